@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { hasControls, hidesInName } from '../base/clean-text.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { parseAddress } from '../message/address.ts'
+import { isUnsubscribeUri, MAX_URI } from '../message/list-unsubscribe.ts'
 import { headerFault, MAX_HEADERS } from '../message/headers.ts'
 import { field } from './resource.ts'
 
@@ -104,6 +105,36 @@ export const metadataObject = () =>
     .refine((value) => bytes(JSON.stringify(value)) <= 4096, {
       message: 'must be at most 4096 bytes long as JSON',
       ...code('too_long'),
+    })
+
+const URI = `must be an https, http or mailto URI of at most ${MAX_URI} characters without spaces and angle brackets`
+
+/** Unsubscribe links: URIs of the sender, this server's own address, or both. */
+export const unsubscribeLinks = (uri: z.ZodType<string, string> = z.string(URI).refine(isUnsubscribeUri, URI)) =>
+  z
+    .strictObject({
+      uris: z
+        .array(uri)
+        .max(2, { error: 'must contain at most 2 URIs' })
+        .default([])
+        .describe('Your own unsubscribe links: up to two https, http or mailto URIs.'),
+      one_click: z
+        .boolean('must be true or false')
+        .default(false)
+        .describe('Whether a POST to the https URI unsubscribes (RFC 8058).'),
+      mail: z
+        .boolean('must be true or false')
+        .default(false)
+        .describe(
+          'Whether an unsubscribe address of this server is added. An email to it unsubscribes the recipient from the sending domain.',
+        ),
+    })
+    .superRefine(({ mail, one_click, uris }, context) => {
+      const issue = (name: string, message: string): void =>
+        context.addIssue({ code: 'custom', message, path: [name], input: uris })
+      if (uris.length === 0 && !mail) issue('uris', 'must contain one or two URIs, unless "mail" is true')
+      if (one_click && !uris.some((each) => /^https:/i.test(each)))
+        issue('one_click', 'can be true only if "uris" contains an https URI')
     })
 
 /** One address, with or without display name. */

@@ -32,6 +32,7 @@ import {
   momentOrDuration,
   tagList,
   text,
+  unsubscribeLinks,
 } from '../jsonapi/schemas.ts'
 import { valuesOf } from '../store/schema/tables.ts'
 
@@ -129,6 +130,7 @@ function extend(
   const deliveries = Map.groupBy(all, ({ email_key }) => email_key)
   fillLean(reader, rows)
   for (const row of rows) {
+    row['stream'] ??= 'transactional'
     row['recipients'] = (deliveries.get(row.key) ?? []).map((each) => show(each, reasonOf(each)))
     // An email that was just accepted has its body already.
     if (single && row['html'] === undefined) Object.assign(row, bodyOf(reader, parts.spool, row.key))
@@ -233,6 +235,13 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
       answer: z.record(z.string(), z.string()).nullable(),
       about: `Custom header fields, by name. ${UNKEPT}`,
     }),
+    unsubscribe: field(unsubscribeLinks().nullable(), {
+      create: 'optional',
+      read: 'single',
+      about:
+        'Unsubscribe links for the header `List-Unsubscribe`, if you manage the list yourself. Null if absent, or if the body is no longer stored.',
+      example: { uris: ['https://example.org/leave/1017'], one_click: true, mail: false },
+    }),
     on_suppressed: field(z.enum(['refuse', 'record'], 'must be "refuse" or "record"'), {
       create: 'optional',
       read: 'never',
@@ -261,6 +270,11 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
       about:
         'Time when the email is sent: a timestamp at most 30 days ahead, or a duration from now such as "PT5M". If null or in the past, it is sent now.',
       example: '2026-01-31T09:00:00Z',
+    }),
+    stream: field(z.enum(valuesOf('outbound_emails', 'stream'), 'must be "transactional" or "bulk"'), {
+      create: 'optional',
+      about:
+        'Kind of email: "transactional" (the default), or "bulk" such as a newsletter. Bulk email does not delay transactional email, and is not sent to recipients who unsubscribed.',
     }),
     status: field(z.enum(EMAIL_STATUSES), { sort: true, about: 'Delivery status for the primary recipient.' }),
     message_id: field(messageIdText(), {
@@ -304,6 +318,15 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
         sliced: true,
       }),
       about: 'Filter by tag.',
+      extension: true,
+    },
+    stream: {
+      column: 'stream',
+      sql: (stream) => ({
+        sql: `coalesce(outbound_emails.stream, iif(campaign_key is null, 'transactional', 'bulk')) = ?`,
+        parameters: [stream],
+      }),
+      about: 'Filter by stream. Emails of campaigns are bulk email.',
       extension: true,
     },
     id: selected,

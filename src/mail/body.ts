@@ -2,6 +2,7 @@
 // longer kept.
 import { jsonOf } from '../base/json.ts'
 import { filesOf, readSized } from '../base/spooled.ts'
+import type { Unsubscribe } from '../message/list-unsubscribe.ts'
 import { mailText } from '../message/part-text.ts'
 import { readBody, type StoredBody } from '../message/stored-body.ts'
 import type { Reader } from '../store/database.ts'
@@ -18,6 +19,7 @@ export interface Body {
   html: string | null
   text: string | null
   headers: Record<string, string> | null
+  unsubscribe: Unsubscribe | null
   attachments:
     | { filename: string; content_type: string; content_id: string | null; disposition: string; size: number }[]
     | null
@@ -29,15 +31,18 @@ export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
   const json = stored?.content
   // If the body is corrupt or cannot be read, the rest of the email is still shown.
   const body = json ? (jsonOf(json) as StoredBody | undefined) : file === undefined ? undefined : bodyIn(spool, file)
-  return body === undefined ? { html: null, text: null, headers: null, attachments: null } : shownBody(body)
+  return body === undefined
+    ? { html: null, text: null, headers: null, unsubscribe: null, attachments: null }
+    : shownBody(body)
 }
 
 /** A stored body as the API shows it. */
 export function shownBody(body: StoredBody): Body {
-  const { headers = [], attachments = [] } = body
+  const { headers = [], attachments = [], unsubscribe = null } = body
   return {
     ...textsOf(body),
     headers: Object.fromEntries(headers),
+    unsubscribe,
     attachments: attachments.map(({ filename, contentType, contentId, disposition, size }) => ({
       filename,
       content_type: contentType,

@@ -18,6 +18,7 @@ import {
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { signLarge } from './dkim.ts'
 import { octetOf } from './reencode.ts'
+import { unsubscribeFields } from './list-unsubscribe.ts'
 import { relayed } from './relay.ts'
 import { readBody, type StoredBody, type StoredText } from './stored-body.ts'
 import { MAX_MESSAGE, TooLarge } from './too-large.ts'
@@ -26,6 +27,8 @@ export interface ComposeJob {
   mail: Omit<Mail, 'html' | 'text' | 'attachments'>
   /** A StoredBody whose files are names in `spool`: JSON, or a file (message/stored-body.ts). */
   content: StoredText
+  /** This server's unsubscribe address for the recipient, as a URI. */
+  mailto: string
   /** Directory of the files that attachments name. */
   spool: string
   signature: Signing
@@ -115,10 +118,10 @@ type SizedMail = Omit<Mail, 'attachments'> & {
  * (`reasonOf`).
  */
 export async function composeAndSign(
-  { mail, content, spool, signature, sevenBit, asciiHeader }: ComposeJob,
+  { mail, mailto, content, spool, signature, sevenBit, asciiHeader }: ComposeJob,
   room: RoomFor = noWait,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const whole = wholeMail({ mail, content, spool })
+  const whole = wholeMail({ mail, mailto, content, spool })
   if ('octets' in whole) {
     await room(whole.octets.length)
     const { extra, tracking } = mail
@@ -138,8 +141,9 @@ export async function composeAndSign(
 export function wholeMail({
   content,
   mail,
+  mailto,
   spool,
-}: Pick<ComposeJob, 'content' | 'mail' | 'spool'>): SizedMail | { octets: Buffer } {
+}: Pick<ComposeJob, 'content' | 'mail' | 'mailto' | 'spool'>): SizedMail | { octets: Buffer } {
   const body = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
   if (body.raw)
     return {
@@ -152,7 +156,9 @@ export function wholeMail({
         ? Buffer.from(attachment.content.text, 'base64')
         : readProven(`${spool}/${attachment.content.file}`),
   }))
-  return { ...mail, html: body.html, text: body.text, attachments, extra: [...(body.headers ?? []), ...mail.extra] }
+  const leaves = body.unsubscribe ? unsubscribeFields(body.unsubscribe, mailto) : []
+  const extra = [...(body.headers ?? []), ...leaves, ...mail.extra]
+  return { ...mail, html: body.html, text: body.text, attachments, extra }
 }
 
 /** The bytes that this server may add to a message that was just below the limit when it was accepted. */

@@ -122,7 +122,8 @@ export interface Claim {
 export interface MailSource {
   /** Collects results, to write them as a page. Undefined if `settle` writes each one immediately. */
   readonly results?: Gathered<Settling>
-  claim(tx: Tx, claim: Claim): MailTransaction[]
+  /** The mail transactions of claimed deliveries on a lane. */
+  claimed(tx: Tx, deliveries: readonly Delivery[], on: { lane: string; now: number }): MailTransaction[]
   /** Called when an email is to be sent: returns the remaining recipients and the job for the composer. */
   look(transaction: MailTransaction): MailPlan | Withdrawal
   /** The reason why the email is no longer sent, or undefined if it is sent. Called again when a connection is open. */
@@ -137,5 +138,9 @@ export interface Sources {
   submitted: MailSource
   campaign: MailSource
 }
+
+/** The source of an email. */
+export const sourceFor = ({ campaign, submitted }: Sources, email: Pick<ClaimedEmail, 'campaign_key'>): MailSource =>
+  email.campaign_key === null ? submitted : campaign
 
 export const isWithdrawal = (result: MailPlan | Verdict | Withdrawal): result is Withdrawal => 'putBack' in result

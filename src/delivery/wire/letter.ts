@@ -4,7 +4,7 @@ import type { Config } from '../../base/config.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { knownAddress, type Address, parseAddress } from '../../message/address.ts'
 import { AI_DISCLOSURE } from '../../message/headers.ts'
-import { returnPathToken } from '../../message/return-path.ts'
+import { returnPathToken, unsubscribeLocalPart, unsubscribeMailto } from '../../message/return-path.ts'
 import type { Tracking } from '../../message/tracking.ts'
 import type { ComposeJob, Signing } from '../../message/letters.ts'
 import type { Envelope } from '../../smtp/client.ts'
@@ -15,7 +15,7 @@ import { firstOf, type ClaimedEmail, type MailTransaction } from '../queue/trans
 import type { Log } from '../../base/log.ts'
 import { waitsForRepair, type Verdict } from '../../smtp/verdict.ts'
 import { isIntact } from '../../store/digests.ts'
-import { domainOf } from '../../message/lane-names.ts'
+import { domainOf, isBulk } from '../../message/lane-names.ts'
 
 export interface LetterDeps {
   clock: Clock
@@ -42,7 +42,7 @@ export function unsignedJob(
   const [file] = filesOf(email.spool)
   const content = email.content === null ? file && { file: spool.path(file) } : { text: email.content }
   if (!content) return undefined
-  const { key } = firstOf(work)
+  const { key, lane } = firstOf(work)
   const mailFrom = `${email.mail_from_prefix}.${email.domain}`
   return {
     mail: {
@@ -56,13 +56,14 @@ export function unsignedJob(
       extra: [
         ...(email.ai_disclosure === 1 ? [AI_DISCLOSURE] : []),
         // campaign:customer:kind:sender, the order in which mailbox providers read it (D31).
-        ['Feedback-ID', `0:${email.user_id}:transactional:${email.domain}`],
+        ['Feedback-ID', `0:${email.user_id}:${isBulk(lane) ? 'bulk' : 'transactional'}:${email.domain}`],
         // RFC 9477: complaints go to the return path, whose token proves which email they are about.
         ['CFBL-Address', `${returnPathToken(keyring, key)}@${mailFrom}; report=arf`],
       ],
       tracking: trackingOf(deps, email, key),
     },
     content,
+    mailto: unsubscribeMailto(unsubscribeLocalPart(keyring, key), mailFrom),
     spool: spool.path(''),
   }
 }

@@ -8,7 +8,8 @@ import { newId } from '../../base/ids.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { useTokenDay } from '../../users/tokens.ts'
 import { useVolume } from '../../users/plan.ts'
-import { parseAddress } from '../../message/address.ts'
+import { parseAddress, type Address } from '../../message/address.ts'
+import { bulkLane } from '../../message/lane-names.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
 import type { Store, Tx, Reader } from '../../store/database.ts'
@@ -68,7 +69,7 @@ type Times =
 type NewEmailRow = Omit<Email, 'key' | 'campaign_key' | 'contact_key' | Times>
 const COLUMNS = (
   'id user_key domain_key from to cc bcc reply_to subject agent_id track_opens track_clicks opens_tracked clicks_tracked ' +
-  'ai_disclosure message_id idempotency_key payload_hash status tags metadata scheduled_at queued_at created_at updated_at'
+  'ai_disclosure message_id idempotency_key payload_hash status tags metadata scheduled_at stream queued_at created_at updated_at'
 ).split(' ') as (keyof NewEmailRow)[]
 
 const insertEmail = statement<NewEmailRow>()((arg) =>
@@ -156,8 +157,10 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   tx.run(insertBody({ email_key: inserted.key, content: files.content, spool }))
   const expires_at = (scheduledAt ?? now) + deps.config.delivery.lifetime
   const common = { email_key: inserted.key, domain_key: domain.key, at: now, expires_at }
+  const bulk = given.stream === 'bulk'
+  const laneOf = ({ domain }: Address): string => (bulk ? bulkLane(domain) : domain)
   const later = ({ address, role }: Recipient): number =>
-    enqueueLater(tx, { ...common, role, address: address.address, lane: address.domain })
+    enqueueLater(tx, { ...common, role, address: address.address, lane: laneOf(address) })
   for (const [index, recipient] of recipients.entries()) {
     const stop = stops[index]
     if (!stop) continue
@@ -173,8 +176,10 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   const mail = { ...email, content: files.content, spool }
   const lanes = new Map<string, ClaimedLane | undefined>()
   for (const { address, role } of wanted) {
-    const lane = address.domain
-    if (!lanes.has(lane)) lanes.set(lane, due <= now ? claimOn(tx, deps, accepting, { lane, wanted }) : undefined)
+    const lane = laneOf(address)
+    // Bulk email always goes through the queue, where other email comes first.
+    if (!lanes.has(lane))
+      lanes.set(lane, due <= now && !bulk ? claimOn(tx, deps, accepting, { lane, wanted }) : undefined)
     const delivery = { ...common, role, address: address.address, lane }
     const claimed = lanes.get(lane)
     if (claimed) {
@@ -240,6 +245,7 @@ function rowOf(
     tags: given.tags?.length ? JSON.stringify(given.tags) : null,
     metadata: given.metadata && Object.keys(given.metadata).length > 0 ? JSON.stringify(given.metadata) : null,
     scheduled_at: scheduledAt ?? null,
+    stream: given.stream ?? 'transactional',
     queued_at: now,
     created_at: now,
     updated_at: now,
@@ -261,6 +267,7 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
     html: given.html,
     text: given.text ?? null,
     headers: (given.headers ?? []).map(([name, value]) => [name, value]),
+    ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
   }
   const isLarge = body.html.length + (body.text?.length ?? 0) > BODY_ABOVE
   if (!isLarge && !given.attachments?.length) {
@@ -399,6 +406,8 @@ export function payloadHash(given: NewEmail): Buffer {
       ...(given.message_id && { message_id: given.message_id }),
       ...(given.tags?.length && { tags: given.tags }),
       ...(given.on_suppressed === 'record' && { on_suppressed: given.on_suppressed }),
+      ...(given.stream === 'bulk' && { stream: given.stream }),
+      ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
       ...(given.metadata && { metadata: Object.entries(given.metadata).toSorted(([a], [b]) => (a < b ? -1 : 1)) }),
     }),
   )

@@ -48,6 +48,8 @@ export const mailTables = tablesOf('mail', {
       metadata: json({ null: true, undigested: LABELS, person: 'own step' }),
       /** When the email is due, if it was scheduled. */
       scheduled_at: due({ null: true, harmless: 'chosen by a person' }),
+      /** Null in a campaign's mail, which is bulk email, and in email of earlier versions, which is transactional. */
+      stream: oneOf(['transactional', 'bulk'], { null: true }),
       queued_at: time(),
       sent_at: time({ null: true }),
       delivered_at: time({ null: true }),

@@ -351,5 +351,6 @@ alter table outbound_emails add column tags text;
 alter table outbound_emails add column metadata text;
 alter table outbound_emails add column scheduled_at integer;
 alter table outbound_emails add column cancelled_at integer;
+alter table outbound_emails add column stream text;
 create index outbound_emails_scheduled on outbound_emails (scheduled_at) where status = 'scheduled';
 `
