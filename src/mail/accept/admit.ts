@@ -187,7 +187,7 @@ export type Email = RowOf<'outbound_emails'>
 /** When an email is sent: a time (ms), or a duration (ms) from the moment at which it is accepted. */
 export type SendTime = number | { after: number }
 
-export type Stream = NonNullable<Email['stream']>
+export type EmailStream = NonNullable<Email['stream']>
 
 /** An email as it is submitted: every value is in its checked form. */
 export interface NewEmail {
@@ -215,7 +215,7 @@ export interface NewEmail {
   metadata?: Readonly<Record<string, string>> | null | undefined
   scheduled_at?: SendTime | null | undefined
   /** Bulk email has separate lanes, and does not go to recipients who unsubscribed. */
-  stream?: Stream | undefined
+  stream?: EmailStream | undefined
   unsubscribe?: Unsubscribe | null | undefined
   attachments?: readonly NewAttachment[] | undefined
   headers?: readonly (readonly [name: string, value: string])[] | undefined
