@@ -47,7 +47,7 @@ export interface MailParts extends Required<Pick<SubmitDeps, 'claimNew'>>, Pick<
 }
 type Parts = ApiDeps & MailParts
 
-const depsOf = ({ bells, ...parts }: Parts): SubmitDeps => ({ ...parts, ring: bells.deliveries })
+export const submitDepsOf = ({ bells, ...parts }: Parts): SubmitDeps => ({ ...parts, ring: bells.deliveries })
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { create: 'optional', kind: 'flag', about })
 const more = (about: string) =>
@@ -161,15 +161,14 @@ async function moveOne(parts: Parts, { id, key }: ListedRow, on: (typeof MOVES)[
   return { ...parts.store.one(db.selectFrom('outbound_emails').selectAll().where('key', '=', key)) }
 }
 
-/** The key by which a repeat of a token with the same Message-ID and recipient is found. */
-function keyOfRepeat(
-  parts: Parts,
-  { tokenId, userKey }: Caller,
-  { message_id, to }: { message_id?: string; to: string },
-): string | undefined {
-  if (message_id === undefined) return undefined
+/** The key of a day (UTC) by which a repeat of a token with the same Message-ID and recipient is found. */
+export function repeatKeyOf(
+  { tokenId }: Caller,
+  { message_id, to }: { message_id?: string | null | undefined; to: string },
+): ((day: number) => string) | undefined {
+  if (typeof message_id !== 'string') return undefined
   const pair = createHash('sha256').update(`${tokenId}\n${message_id}\n${to}`).digest('hex').slice(0, 32)
-  return keyForDay(parts, userKey, (day) => `message-id ${day} ${pair}`)
+  return (day) => `message-id ${day} ${pair}`
 }
 
 export const outboundEmails = definer<Parts>()('outbound-emails', {
@@ -302,11 +301,13 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
   relationships: {
     domain: { type: 'domains', column: 'domain_key' },
     campaign: { type: 'campaigns', column: 'campaign_key', optional: true },
+    batch: { type: 'outbound-email-batches', column: 'batch_key', optional: true },
     contact: { type: 'contacts', column: 'contact_key', optional: true },
   },
   filters: {
     status: { column: 'status' },
     campaign: { column: 'campaign_key', type: 'campaigns', cheaper: ofLargeCampaign },
+    batch: { column: 'batch_key', type: 'outbound-email-batches', about: 'Filter by batch.', extension: true },
     agent_id: { column: 'agent_id' },
     domain: { column: 'domain_key', type: 'domains' },
     to: { column: 'to' },
@@ -360,10 +361,11 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
         requireSendingDomain(parts.store, caller.userKey, attributes['from'])
       },
       run: async ({ parts, caller, attributes }) => {
-        const { body, email, replayed } = await submitEmail(depsOf(parts), caller.userKey, {
+        const repeat = repeatKeyOf(caller, attributes)
+        const { body, email, replayed } = await submitEmail(submitDepsOf(parts), caller.userKey, {
           ...attributes,
           agent_id: agentOf(caller.agentId, attributes.agent_id),
-          idempotency_key: attributes.idempotency_key ?? keyOfRepeat(parts, caller, attributes),
+          idempotency_key: attributes.idempotency_key ?? (repeat && keyForDay(parts, caller.userKey, repeat)),
           program: caller.program,
           cappedToken: caller.cappedToken,
         })
@@ -420,7 +422,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
     {
       kind: 'delete',
       about: 'Delete an email. Copies that were delivered are not affected.',
-      run: ({ parts, row }) => deleteEmail(depsOf(parts), row.key),
+      run: ({ parts, row }) => deleteEmail(submitDepsOf(parts), row.key),
     },
   ],
 })

@@ -61,7 +61,12 @@ const emailsByKey = statement<{ keys: string }>()((arg) =>
   db
     .selectFrom('outbound_emails as e')
     .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
+    .leftJoin('outbound_batches as t', 't.key', 'e.batch_key')
     .select([
+      storedDigest('outbound_batches', 't.key').as('batch_digest'),
+      't.syntax as batch_syntax',
+      't.content as batch_content',
+      't.spool as batch_spool',
       storedDigest('outbound_emails', 'e.key').as('email_digest'),
       storedDigest('outbound_bodies', 'e.key').as('body_digest'),
       'e.key',
@@ -133,6 +138,16 @@ const domainFacts = statement<{ key: number }>()((arg) =>
     .where('d.key', '=', arg.key),
 )
 
+/** The columns of an email that was just written, and has a body of its own. */
+const UNSHARED = {
+  email_digest: null,
+  body_digest: null,
+  batch_syntax: null,
+  batch_content: null,
+  batch_spool: null,
+  batch_digest: null,
+}
+
 /** Columns that are empty in the emails of a campaign, because the campaign has the values. */
 const LEAN = {
   from: '',
@@ -145,8 +160,7 @@ const LEAN = {
   ai_disclosure: null,
   content: null,
   spool: null,
-  email_digest: null,
-  body_digest: null,
+  ...UNSHARED,
 }
 
 /** The emails of claimed deliveries, by key. Each statement reads all of them. */
@@ -255,7 +269,7 @@ export function mailWith(
 }
 
 /** The columns of a new mail that its transaction holds. */
-export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | 'email_digest' | 'body_digest'>
+export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | keyof typeof UNSHARED>
 
 /**
  * A new mail as it is claimed in the transaction that stores it, after its recipients were found free of stops. Its
@@ -272,7 +286,7 @@ export function claimedNew(
   return {
     lane,
     source,
-    email: { ...facts, ...email, email_digest: null, body_digest: null },
+    email: { ...facts, ...email, ...UNSHARED },
     deliveries: [...deliveries],
     signingKey: signingKeyOf(tx, domain_key),
     known: {

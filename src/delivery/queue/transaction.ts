@@ -1,6 +1,7 @@
 // Claimed mail as one SMTP transaction, and the source that it comes from. Submitted mail and campaign mail have
 // different sources. All other steps between the queue and the receiving server are the same for both.
 import type { CampaignJob, ComposeJob, Signing } from '../../message/letters.ts'
+import type { Syntax } from '../../message/variables.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
 import type { Gathered } from '../../store/gathered.ts'
@@ -64,6 +65,11 @@ export interface ClaimedEmail {
   created_at: number
   content: string | null
   spool: string | null
+  /** The placeholders of the body that its batch shares, or null if it has a body of its own. */
+  batch_syntax: Syntax | null
+  batch_content: string | null
+  batch_spool: string | null
+  batch_digest: Uint8Array | null
   /** The digests from the time when the email was accepted (store/digests.ts), or null if unknown. */
   email_digest: Uint8Array | null
   body_digest: Uint8Array | null

@@ -39,9 +39,11 @@ export function unsignedJob(
 ): Omit<ComposeJob, 'signature'> | undefined {
   const { keyring, spool } = deps
   const { email } = work
-  const [file] = filesOf(email.spool)
-  const content = email.content === null ? file && { file: spool.path(file) } : { text: email.content }
-  if (!content) return undefined
+  const { content: values, batch_syntax: syntax } = email
+  const body = syntax === null ? email : { content: email.batch_content, spool: email.batch_spool }
+  const [file] = filesOf(body.spool)
+  const content = body.content === null ? file && { file: spool.path(file) } : { text: body.content }
+  if (!content || (syntax !== null && values === null)) return undefined
   const { key, lane } = firstOf(work)
   const mailFrom = `${email.mail_from_prefix}.${email.domain}`
   return {
@@ -63,6 +65,7 @@ export function unsignedJob(
       tracking: trackingOf(deps, email, key),
     },
     content,
+    fill: syntax !== null && values !== null ? { syntax, values } : undefined,
     mailto: unsubscribeMailto(unsubscribeLocalPart(keyring, key), mailFrom),
     spool: spool.path(''),
   }
@@ -133,7 +136,8 @@ function damagedPart(
   if (!isIntactDomain(email)) return 'sending domain'
   if (!isIntact('outbound_emails', { ...email }, email.email_digest)) return 'header or sender'
   if (!isIntact('outbound_bodies', { content: email.content }, email.body_digest)) return 'body'
-  if (!isWholeSpool(email.spool)) return 'list of files'
+  if (!isIntact('outbound_batches', { content: email.batch_content }, email.batch_digest)) return 'shared body'
+  if (![email.spool, email.batch_spool].every(isWholeSpool)) return 'list of files'
   const domain = `@${domainOf(lane)}`
   // The usual email has its only recipient in the form of the queue.
   const named = deliveries.every(({ address }) => address === email.to) ? undefined : recipientsOf(email)

@@ -150,7 +150,7 @@ export function strangers(domain: string, addresses: readonly Pick<Recipient, 't
 }
 
 /** The problem of a Message-ID of another domain, which could be that of another sender's email. */
-function foreignId(domain: string, messageId: string | null | undefined): Problem[] {
+export function foreignId(domain: string, messageId: string | null | undefined): Problem[] {
   const right = messageId?.slice(messageId.lastIndexOf('@') + 1, -1)
   if (right === undefined || inFamily(domain, right.toLowerCase())) return []
   const detail = `"message_id" must end with "@${domain}>", or a subdomain or parent domain of it.`
@@ -159,7 +159,7 @@ function foreignId(domain: string, messageId: string | null | undefined): Proble
 
 /** This server's unsubscribe address is that of one recipient: with it, a copy would unsubscribe another recipient. */
 function sharedLeave({ unsubscribe }: NewEmail, recipients: readonly Recipient[]): Problem[] {
-  if (!unsubscribe?.mail || recipients.length === 1) return []
+  if (!unsubscribe?.mail || recipients.length < 2) return []
   const detail = '"mail" can be true only for an email with one recipient. Remove cc and bcc, or send separate emails.'
   return [{ code: 'invalid', detail, source: { pointer: '/data/attributes/unsubscribe/mail' } }]
 }
