@@ -64,7 +64,8 @@ function spoolNames(store: Pick<Store, 'all'>): { expiring: string[]; lasting: s
         return read(spool)
       })
   const one = (spool: string): string[] => [spool].filter(isSpoolName)
-  const expiring = named('outbound_bodies', filesOf, isWholeSpool)
+  const bodies = ['outbound_bodies', 'outbound_batches']
+  const expiring = bodies.flatMap((table) => named(table, filesOf, isWholeSpool))
   const lasting = [...named('inbound_messages', one, isSpoolName), ...named('images', one, isSpoolName)]
   return { expiring, lasting, faults }
 }

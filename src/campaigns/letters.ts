@@ -9,23 +9,22 @@ import { textsOf } from '../base/json.ts'
 import { parseAddress, type Address } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
 import type { CampaignRecipient, CampaignTemplate } from '../message/campaign.ts'
-import { returnPathToken, unsubscribeLocalPart } from '../message/return-path.ts'
+import { HIDDEN, returnPathToken, unsubscribeLocalPart, unsubscribeMailto } from '../message/return-path.ts'
 import { textOfValue } from '../message/template.ts'
 import type { UnsignedJob } from '../message/unsigned.ts'
 import { settleBulk, settlePage, withdraw } from '../mail/bulk.ts'
-import { claimBulk } from '../delivery/queue/claim.ts'
+import { campaignMail } from '../delivery/queue/claim.ts'
 import { damaged, trackingBase } from '../delivery/wire/letter.ts'
 import { domainStop, reasonOf, stopsNow, type KnownStops, type DomainRecipient } from '../suppressions/stops.ts'
 import {
   firstOf,
-  type Claim,
   type MailTransaction,
   type MailSource,
   type MailPlan,
   type Withdrawal,
 } from '../delivery/queue/transaction.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
-import type { Settling } from '../delivery/results/settle.ts'
+import type { Delivery, Settling } from '../delivery/results/settle.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { Gathered } from '../store/gathered.ts'
 import { isIntact, storedDigest } from '../store/digests.ts'
@@ -79,8 +78,6 @@ const PATIENCE = 20
 /** The maximum number of cached campaigns. */
 const MAX_KNOWN = 50
 const MAX_LIST_NAME = 60
-/** Replaces the token that identifies the recipient. */
-const HIDDEN = 'known-to-the-recipient'
 
 /** Campaign, domain, mail_from_prefix, host of tracked links, user. */
 type TemplateName = [key: number, domain: string, prefix: string, base: string, user: string]
@@ -143,8 +140,8 @@ export class CampaignLetters implements MailSource {
     }
   }
 
-  claim(tx: Tx, claim: Claim): MailTransaction[] {
-    const claimed = claimBulk(tx, this, this.#deps.keyring, claim)
+  claimed(tx: Tx, deliveries: readonly Delivery[], on: { lane: string; now: number }): MailTransaction[] {
+    const claimed = campaignMail(tx, this, this.#deps.keyring, deliveries, on)
     const generation = tx.generation('contacts', 'changed')
     const contacts = readContacts(
       tx,
@@ -295,7 +292,7 @@ export class CampaignLetters implements MailSource {
           email: to,
         })
     const local = hidden ? HIDDEN : unsubscribeLocalPart(keyring, delivery)
-    const mailto = `mailto:${local}@${mailFrom}?subject=unsubscribe`
+    const mailto = unsubscribeMailto(local, mailFrom)
     return {
       values: { unsubscribe_url: url, unsubscribe_mailto: mailto },
       extra: [

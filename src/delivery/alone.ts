@@ -9,12 +9,11 @@ import { db, raw } from '../store/query.ts'
 import type { Store } from '../store/database.ts'
 import { takeAll } from '../store/move.ts'
 import { deliveryMachine } from '../store/states/delivery.ts'
-import { isBulk } from '../message/lane-names.ts'
 import { signingKeyOf } from '../domains/keys.ts'
 import { letterFor, type AttemptDeps } from './attempt.ts'
 import { ENDED, lapse, mailWith } from './queue/claim.ts'
 import { emailOf, type Delivery, type Settling } from './results/settle.ts'
-import { isWithdrawal, type MailTransaction, type Sources } from './queue/transaction.ts'
+import { isWithdrawal, sourceFor, type MailTransaction, type Sources } from './queue/transaction.ts'
 import { isVerdict } from './wire/connect.ts'
 
 export interface AloneDeps extends AttemptDeps {
@@ -56,8 +55,7 @@ export async function findSuspects({ clock, config, log, sources, store }: Alone
     await store.write((tx) => {
       for (const delivery of marked) {
         const email = tx.first(emailOf({ key: delivery.email_key }))
-        const source = isBulk(delivery.lane) ? sources.campaign : sources.submitted
-        if (email) source.settle(tx, { delivery, email, verdict: FAILED, now: clock.now(), config })
+        if (email) sourceFor(sources, email).settle(tx, { delivery, email, verdict: FAILED, now: clock.now(), config })
       }
     })
   for (const { email_key } of marked)
@@ -104,7 +102,7 @@ function letterOf(
   const work: MailTransaction = {
     ...mail,
     lane: first.lane,
-    source: isBulk(first.lane) ? sources.campaign : sources.submitted,
+    source: sourceFor(sources, mail.email),
     known: { generation: -1, stops: [], removals: -1 },
     signingKey: signingKeyOf(store, first.domain_key),
   }

@@ -146,7 +146,9 @@ export function letterFor(
  * this server, which the email may have caused.
  */
 const isKeptApart = ({ deliveries, email }: MailTransaction): boolean =>
-  (email.content === null && email.spool !== null) || deliveries.some(({ trouble_since }) => trouble_since !== null)
+  (email.content === null && email.spool !== null) ||
+  (email.batch_content === null && email.batch_spool !== null) ||
+  deliveries.some(({ trouble_since }) => trouble_since !== null)
 
 async function talk(
   deps: AttemptDeps,

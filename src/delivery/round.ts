@@ -5,7 +5,7 @@ import type { Store } from '../store/database.ts'
 import { count } from '../base/maps.ts'
 import { LANES } from './queue/claim.ts'
 import { heldByProvider, providerShareOf, shareOf, type Lane } from './pacing/lanes.ts'
-import type { MailTransaction, Sources } from './queue/transaction.ts'
+import type { MailTransaction } from './queue/transaction.ts'
 import { claimWithin, relayFor, type LimitDeps } from './within-limits.ts'
 
 export interface Round {
@@ -27,7 +27,7 @@ export interface RoundLanes {
 
 /** Claims due mail. At most `window` mail transactions may be in memory. `inMemory` of them are there already. */
 export async function claimRound(
-  deps: LimitDeps & { sources: Sources; store: Store },
+  deps: LimitDeps & { store: Store },
   lanes: readonly Lane[],
   { window, inMemory, ...of }: RoundLanes & { window: number; inMemory: number },
   now: number,
@@ -63,7 +63,7 @@ export async function claimRound(
           mostOf,
           relay: relay === undefined ? undefined : of.named(relay),
         }
-        const found = claimWithin(deps, tx, deps.sources[lane.bulk ? 'campaign' : 'submitted'], wanted, now)
+        const found = claimWithin(deps, tx, wanted, now)
         const next = groupDue(tx, LANES, lane.name)
         // Set after the commit: when the commit fails, the lane keeps its old due time.
         tx.afterCommit(() => void (lane.due = next))

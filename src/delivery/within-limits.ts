@@ -8,12 +8,13 @@ import type { RowOf } from '../store/schema/tables.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Lane } from './pacing/lanes.ts'
-import { UNTRIED } from './queue/claim.ts'
-import type { Claim, MailSource, MailTransaction } from './queue/transaction.ts'
+import { claimDue, submittedIn, UNTRIED } from './queue/claim.ts'
+import type { Claim, MailTransaction, Sources } from './queue/transaction.ts'
 import type { Ways } from './queue/ways.ts'
 import { emailOf, tellPutOff } from './results/settle.ts'
 
 export interface LimitDeps {
+  sources: Sources
   gate: DeliveryGate
   ways: Ways
   config: Pick<Config, 'delivery' | 'warmup'>
@@ -83,14 +84,13 @@ export interface WantedMail {
 export function claimWithin(
   deps: LimitDeps,
   tx: Tx,
-  source: MailSource,
   { lane, lanes, limit, mostOf, relay }: WantedMail,
   now: number,
 ): ClaimedFor[] {
   const claimed: ClaimedFor[] = []
   let left = limit
   const claim = (to: Lane, slot: DaySlot | null, what: Pick<Claim, 'limit' | 'only'>): number => {
-    const mails = source.claim(tx, { lane: lane.name, to: to.name, now, ...what })
+    const mails = claimDue(tx, deps.sources, { lane: lane.name, to: to.name, now, ...what })
     const recipients = mails.flatMap(({ deliveries }) => deliveries)
     if (slot && mails.length > 0) {
       slot.take(tx, recipients)
@@ -153,9 +153,10 @@ function putOff({ config }: LimitDeps, tx: Tx, lane: Lane, { day, limits, now, t
       [opens, words, opens + config.delivery.lifetime, lane.name, now, day],
     ),
   )
-  // The campaign page shows how many of its emails wait, so there are no events.
-  if (lane.bulk) return
+  // The campaign page shows how many of its emails wait, so there are no events for them.
+  const submitted = lane.bulk ? submittedIn(tx, waiting) : undefined
   const mails = waiting.flatMap(({ email_key, ...row }) => {
+    if (submitted?.has(email_key) === false) return []
     const email = tx.first(emailOf({ key: email_key }))
     return email ? [{ ...row, email }] : []
   })

@@ -122,6 +122,24 @@ export function validate(
   throw new Refusal(firstProblems(result.error.issues, resource, document))
 }
 
+/**
+ * Checks a value inside an attribute, whose own schema accepts every value there. Returns its checked form, or its
+ * problems.
+ */
+export function checkWithin<S extends z.ZodType>(
+  schema: S,
+  path: readonly PropertyKey[],
+  resource: Resource<never>,
+  attributes: Record<string, unknown>,
+): { value: z.output<S> } | { problems: Problem[] } {
+  const value = path.reduce<unknown>((tree, key) => (tree as Record<PropertyKey, unknown>)[key], attributes)
+  const result = schema.safeParse(value)
+  if (result.success) return { value: result.data }
+  const issues = result.error.issues.map((issue) => ({ ...issue, path: [...path, ...issue.path] }))
+  const document = { type: resource.type, id: undefined, attributes, hasAttributes: true, relationships: undefined }
+  return { problems: firstProblems(issues, resource, document) }
+}
+
 /** A request can contain as many mistakes as values. Only as many as an answer shows are formatted. */
 function firstProblems(
   issues: readonly z.core.$ZodIssue[],

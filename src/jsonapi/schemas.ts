@@ -3,6 +3,8 @@ import { z } from 'zod'
 import { hasControls, hidesInName } from '../base/clean-text.ts'
 import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import { parseAddress } from '../message/address.ts'
+import { isUnsubscribeUri, MAX_URI } from '../message/list-unsubscribe.ts'
+import { textOfValue } from '../message/template.ts'
 import { headerFault, MAX_HEADERS } from '../message/headers.ts'
 import { field } from './resource.ts'
 
@@ -123,6 +125,62 @@ export const metadataObject = () =>
       message: 'must be at most 4096 bytes long as JSON',
       ...code('too_long'),
     })
+
+const URI = `must be an https, http or mailto URI of at most ${MAX_URI} characters without spaces and angle brackets`
+
+/**
+ * Unsubscribe links: URIs of the sender, this server's own address, or both. `filled`: the URIs are checked when they
+ * have their values.
+ */
+export const unsubscribeLinks = ({ filled = false } = {}) =>
+  z
+    .strictObject({
+      uris: z
+        .array(z.string(URI).refine((text) => (filled ? text.length <= MAX_URI : isUnsubscribeUri(text)), URI))
+        .max(2, { error: 'must contain at most 2 URIs' })
+        .default([])
+        .describe('Your own unsubscribe links: up to two https, http or mailto URIs.'),
+      one_click: z
+        .boolean('must be true or false')
+        .default(false)
+        .describe('Whether a POST to the https URI unsubscribes (RFC 8058).'),
+      mail: z
+        .boolean('must be true or false')
+        .default(false)
+        .describe(
+          'Whether an unsubscribe address of this server is added. An email to it unsubscribes the recipient from the sending domain.',
+        ),
+    })
+    .superRefine(({ mail, one_click, uris }, context) => {
+      const issue = (name: string, message: string): void =>
+        context.addIssue({ code: 'custom', message, path: [name], input: uris })
+      if (uris.length === 0 && !mail) issue('uris', 'must contain one or two URIs, unless "mail" is true')
+      if (one_click && !filled && !uris.some((each) => /^https:/i.test(each)))
+        issue('one_click', 'can be true only if "uris" contains an https URI')
+    })
+
+/** Up to 64 KB of values by the names of placeholders. Numbers and booleans become text, and null is empty. */
+export const variablesObject = () =>
+  z
+    .custom<Record<string, unknown>>(
+      (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+      'must be an object of strings',
+    )
+    .meta({ type: 'object', additionalProperties: { type: ['string', 'number', 'boolean', 'null'] } })
+    .refine((value) => bytes(JSON.stringify(value)) <= MAX_VARIABLES, {
+      message: `must be at most ${MAX_VARIABLES} bytes long as JSON`,
+      ...code('too_long'),
+    })
+    .transform((given, context) => {
+      const entries = Object.entries(given).map(([key, value]): [string, string] => {
+        if (typeof value === 'object' && value !== null)
+          context.addIssue({ code: 'custom', message: 'must be a string', path: [key], input: value })
+        return [key, textOfValue(value)]
+      })
+      // A field can have any name, even "__proto__".
+      return Object.fromEntries(entries)
+    })
+const MAX_VARIABLES = 64 * 1024
 
 /** One address, with or without display name. */
 export const address = () =>

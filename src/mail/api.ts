@@ -32,6 +32,7 @@ import {
   momentOrDuration,
   tagList,
   text,
+  unsubscribeLinks,
 } from '../jsonapi/schemas.ts'
 import { valuesOf } from '../store/schema/tables.ts'
 
@@ -46,7 +47,7 @@ export interface MailParts extends Required<Pick<SubmitDeps, 'claimNew'>>, Pick<
 }
 type Parts = ApiDeps & MailParts
 
-const depsOf = ({ bells, ...parts }: Parts): SubmitDeps => ({ ...parts, ring: bells.deliveries })
+export const submitDepsOf = ({ bells, ...parts }: Parts): SubmitDeps => ({ ...parts, ring: bells.deliveries })
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { create: 'optional', kind: 'flag', about })
 const more = (about: string) =>
@@ -129,6 +130,7 @@ function extend(
   const deliveries = Map.groupBy(all, ({ email_key }) => email_key)
   fillLean(reader, rows)
   for (const row of rows) {
+    row['stream'] ??= 'transactional'
     row['recipients'] = (deliveries.get(row.key) ?? []).map((each) => show(each, reasonOf(each)))
     // An email that was just accepted has its body already.
     if (single && row['html'] === undefined) Object.assign(row, bodyOf(reader, parts.spool, row.key))
@@ -159,15 +161,14 @@ async function moveOne(parts: Parts, { id, key }: ListedRow, on: (typeof MOVES)[
   return { ...parts.store.one(db.selectFrom('outbound_emails').selectAll().where('key', '=', key)) }
 }
 
-/** The key by which a repeat of a token with the same Message-ID and recipient is found. */
-function keyOfRepeat(
-  parts: Parts,
-  { tokenId, userKey }: Caller,
-  { message_id, to }: { message_id?: string; to: string },
-): string | undefined {
-  if (message_id === undefined) return undefined
+/** The key of a day (UTC) by which a repeat of a token with the same Message-ID and recipient is found. */
+export function repeatKeyOf(
+  { tokenId }: Caller,
+  { message_id, to }: { message_id?: string | null | undefined; to: string },
+): ((day: number) => string) | undefined {
+  if (typeof message_id !== 'string') return undefined
   const pair = createHash('sha256').update(`${tokenId}\n${message_id}\n${to}`).digest('hex').slice(0, 32)
-  return keyForDay(parts, userKey, (day) => `message-id ${day} ${pair}`)
+  return (day) => `message-id ${day} ${pair}`
 }
 
 export const outboundEmails = definer<Parts>()('outbound-emails', {
@@ -233,6 +234,13 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
       answer: z.record(z.string(), z.string()).nullable(),
       about: `Custom header fields, by name. ${UNKEPT}`,
     }),
+    unsubscribe: field(unsubscribeLinks().nullable(), {
+      create: 'optional',
+      read: 'single',
+      about:
+        'Unsubscribe links for the header `List-Unsubscribe`, if you manage the list yourself. Null if absent, or if the body is no longer stored.',
+      example: { uris: ['https://example.org/leave/1017'], one_click: true, mail: false },
+    }),
     on_suppressed: field(z.enum(['refuse', 'record'], 'must be "refuse" or "record"'), {
       create: 'optional',
       read: 'never',
@@ -262,6 +270,11 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
         'Time when the email is sent: a timestamp at most 30 days ahead, or a duration from now such as "PT5M". If null or in the past, it is sent now.',
       example: '2026-01-31T09:00:00Z',
     }),
+    stream: field(z.enum(valuesOf('outbound_emails', 'stream'), 'must be "transactional" or "bulk"'), {
+      create: 'optional',
+      about:
+        'Kind of email: "transactional" (the default), or "bulk" such as a newsletter. Bulk email does not delay transactional email, and is not sent to recipients who unsubscribed.',
+    }),
     status: field(z.enum(EMAIL_STATUSES), { sort: true, about: 'Delivery status for the primary recipient.' }),
     message_id: field(messageIdText(), {
       create: 'optional',
@@ -288,11 +301,13 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
   relationships: {
     domain: { type: 'domains', column: 'domain_key' },
     campaign: { type: 'campaigns', column: 'campaign_key', optional: true },
+    batch: { type: 'outbound-email-batches', column: 'batch_key', optional: true },
     contact: { type: 'contacts', column: 'contact_key', optional: true },
   },
   filters: {
     status: { column: 'status' },
     campaign: { column: 'campaign_key', type: 'campaigns', cheaper: ofLargeCampaign },
+    batch: { column: 'batch_key', type: 'outbound-email-batches', about: 'Filter by batch.', extension: true },
     agent_id: { column: 'agent_id' },
     domain: { column: 'domain_key', type: 'domains' },
     to: { column: 'to' },
@@ -304,6 +319,15 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
         sliced: true,
       }),
       about: 'Filter by tag.',
+      extension: true,
+    },
+    stream: {
+      column: 'stream',
+      sql: (stream) => ({
+        sql: `coalesce(outbound_emails.stream, iif(campaign_key is null, 'transactional', 'bulk')) = ?`,
+        parameters: [stream],
+      }),
+      about: 'Filter by stream. Emails of campaigns are bulk email.',
       extension: true,
     },
     id: selected,
@@ -337,10 +361,11 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
         requireSendingDomain(parts.store, caller.userKey, attributes['from'])
       },
       run: async ({ parts, caller, attributes }) => {
-        const { body, email, replayed } = await submitEmail(depsOf(parts), caller.userKey, {
+        const repeat = repeatKeyOf(caller, attributes)
+        const { body, email, replayed } = await submitEmail(submitDepsOf(parts), caller.userKey, {
           ...attributes,
           agent_id: agentOf(caller.agentId, attributes.agent_id),
-          idempotency_key: attributes.idempotency_key ?? keyOfRepeat(parts, caller, attributes),
+          idempotency_key: attributes.idempotency_key ?? (repeat && keyForDay(parts, caller.userKey, repeat)),
           program: caller.program,
           any_reply_to: caller.compat,
           cappedToken: caller.cappedToken,
@@ -398,7 +423,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
     {
       kind: 'delete',
       about: 'Delete an email. Copies that were delivered are not affected.',
-      run: ({ parts, row }) => deleteEmail(depsOf(parts), row.key),
+      run: ({ parts, row }) => deleteEmail(submitDepsOf(parts), row.key),
     },
   ],
 })

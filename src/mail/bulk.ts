@@ -236,6 +236,7 @@ export function fillLean(reader: Reader, rows: ListedRow[]): void {
   for (const row of lean) {
     const campaign = must(common.get(row['campaign_key'] as number), 'The campaign of a mail')
     const to = taggedOf(contacts.get(row['contact_key']) ?? NOBODY, { ...campaign, to: row['to'] as string })
+    row['stream'] = 'bulk'
     Object.assign(row, sharedIdentity(row['id'] as string, campaign, campaign.domain, to))
   }
 }

@@ -172,6 +172,7 @@ async function showOne(visit: Visit, errors: Answer['errors'] = [], to?: string)
             ['From', text(one, 'from')],
             ['To', text(one, 'to')],
             ['Message-ID', html`<code>${text(one, 'message_id')}</code>`],
+            ...(text(one, 'stream') === 'bulk' ? ([['Stream', 'Bulk email']] as const) : []),
             ...(text(one, 'agent_id') === '' ? [] : ([['Agent', text(one, 'agent_id')]] as const)),
             ...(campaign ? ([['Campaign', linkTo(campaign)]] as const) : []),
             ...(figures && figures.attributes.opens !== null
@@ -206,6 +207,7 @@ const copyOf = (mail: MailResource, to: string) => ({
   text: mail.attributes.text ?? null,
   reply_to: mail.attributes.reply_to ?? null,
   headers: mail.attributes.headers ?? {},
+  stream: mail.attributes.stream ?? 'transactional',
 })
 
 const one: Place = {

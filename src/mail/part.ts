@@ -2,6 +2,7 @@
 import { part } from '../parts/part.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { outboundEmails, type MailParts } from './api.ts'
+import { outboundEmailBatches } from './api-batches.ts'
 import { outboundEmailCounts } from './api-counts.ts'
 import { outboundEmailStats } from './api-stats.ts'
 import { mailPlaces } from './page.ts'
@@ -11,7 +12,7 @@ import { ScheduledMail } from './schedule.ts'
 import { forgetInBodies, forgetInMails, underWay } from './forget.ts'
 
 export const mailPart = part<ApiDeps & MailParts>('mail', {
-  resources: [outboundEmails, outboundEmailStats, outboundEmailCounts],
+  resources: [outboundEmails, outboundEmailBatches, outboundEmailStats, outboundEmailCounts],
   pages: mailPlaces,
   menu: [
     {

@@ -4,6 +4,7 @@ import type { Store } from '../store/database.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 import { forgetAttempts } from '../delivery/results/attempt-log.ts'
+import { dropUnusedBodies } from './shared-bodies.ts'
 import { filesOf } from '../base/spooled.ts'
 
 const AT_ONCE = 500
@@ -19,8 +20,8 @@ export async function removeOldBodies(
     const { files, gone, next } = await store.writeSoon((tx) => {
       // Keys rise with time: the first email that is too young ends the search.
       const rows = tx.all(
-        raw<{ key: number; spool: string | null; created_at: number; open: 0 | 1 }>(
-          `select e.key, b.spool, e.created_at, exists (select 1 from deliveries v where v.email_key = e.key
+        raw<{ key: number; batch_key: number | null; spool: string | null; created_at: number; open: 0 | 1 }>(
+          `select e.key, e.batch_key, b.spool, e.created_at, exists (select 1 from deliveries v where v.email_key = e.key
              and v.status in ('scheduled', 'queued', 'active', 'held')) as open
            from outbound_bodies b join outbound_emails e on e.key = b.email_key
            where b.email_key > ? order by b.email_key limit ${AT_ONCE}`,
@@ -35,7 +36,13 @@ export async function removeOldBodies(
       }
       const more = rows.length === AT_ONCE && old.length === rows.length
       return {
-        files: over.flatMap((row) => filesOf(row.spool)),
+        files: [
+          ...over.flatMap((row) => filesOf(row.spool)),
+          ...dropUnusedBodies(
+            tx,
+            over.map(({ batch_key }) => batch_key),
+          ),
+        ],
         gone: over.length,
         next: more ? (rows.at(-1)?.key ?? null) : null,
       }

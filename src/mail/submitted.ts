@@ -5,11 +5,11 @@ import type { Signing } from '../message/letters.ts'
 import { ownVerdict, type Verdict } from '../smtp/verdict.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
-import { claimSubmitted } from '../delivery/queue/claim.ts'
+import { scopeOf, submittedMail, unclaim } from '../delivery/queue/claim.ts'
 import { composeJob, type LetterDeps } from '../delivery/wire/letter.ts'
 import { emailOf, moveEmail, settle, type Delivery } from '../delivery/results/settle.ts'
 import { domainStop, reasonOf, stopsNow, type Stop } from '../suppressions/stops.ts'
-import type { Claim, LetterJob, MailTransaction, MailSource, MailPlan } from '../delivery/queue/transaction.ts'
+import type { LetterJob, MailTransaction, MailSource, MailPlan, Withdrawal } from '../delivery/queue/transaction.ts'
 
 export interface SubmittedDeps extends LetterDeps {
   store: Store
@@ -29,21 +29,32 @@ export class SubmittedMail implements MailSource {
     this.#deps = deps
   }
 
-  claim(tx: Tx, claim: Claim): MailTransaction[] {
-    return claimSubmitted(tx, this, this.#deps.keyring, claim)
+  claimed(tx: Tx, deliveries: readonly Delivery[], on: { lane: string; now: number }): MailTransaction[] {
+    return submittedMail(tx, this, this.#deps.keyring, deliveries, on)
   }
 
-  look(transaction: MailTransaction): MailPlan {
+  look(transaction: MailTransaction): MailPlan | Withdrawal {
+    if (this.#isClosed(transaction)) return withdrawalOf(transaction)
     const { clock, keyring, store } = this.#deps
-    const stops = stopsNow(transaction.known, store, keyring, transaction.deliveries, clock.now()).map(verdictOf)
-    const stopped = stops.includes(undefined) ? this.unwanted(transaction) : undefined
+    const { deliveries, known, lane } = transaction
+    const stops = stopsNow(known, store, keyring, deliveries, clock.now(), scopeOf(lane)).map(verdictOf)
+    const stopped = stops.includes(undefined) ? this.#stopOf(transaction) : undefined
     return { ended: stopped ? stops.map((stop) => stop ?? stopped) : stops, job: this.#job }
   }
 
   readonly #job = (transaction: MailTransaction, signature: Signing): LetterJob | undefined =>
     composeJob(this.#deps, transaction, signature)
 
-  unwanted({ email, known }: MailTransaction): Verdict | undefined {
+  unwanted(transaction: MailTransaction): Verdict | Withdrawal | undefined {
+    return this.#isClosed(transaction) ? withdrawalOf(transaction) : this.#stopOf(transaction)
+  }
+
+  /** Whether the daily limit for the receiver stops bulk email now. */
+  #isClosed({ slot }: MailTransaction): boolean {
+    return slot?.isClosed(this.#deps.store, this.#deps.clock.now()) === true
+  }
+
+  #stopOf({ email, known }: MailTransaction): Verdict | undefined {
     const { store } = this.#deps
     const untouched = known.removals === store.generation('outbound_emails', 'removed')
     if (!untouched && !store.first(emailNow({ key: email.key })))
@@ -66,6 +77,11 @@ export class SubmittedMail implements MailSource {
       .catch((thrown: unknown) => void log.fault('submitted email', thrown))
   }
 }
+
+/** Puts claimed email back as if it had not been claimed. */
+const withdrawalOf = ({ deliveries }: MailTransaction): Withdrawal => ({
+  putBack: (tx, now) => unclaim(tx, { deliveries }, now),
+})
 
 /** The verdict for an address that was suppressed after the email was accepted: it is not sent (D25). */
 const verdictOf = (stop: Stop | undefined): Verdict | undefined =>

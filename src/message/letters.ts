@@ -18,14 +18,20 @@ import {
 import { compose, stuffDots, type Mail } from './compose.ts'
 import { signLarge } from './dkim.ts'
 import { octetOf } from './reencode.ts'
+import { unsubscribeFields } from './list-unsubscribe.ts'
 import { relayed } from './relay.ts'
 import { readBody, type StoredBody, type StoredText } from './stored-body.ts'
 import { MAX_MESSAGE, TooLarge } from './too-large.ts'
+import { filledBody, readValues, type Syntax } from './variables.ts'
 
 export interface ComposeJob {
   mail: Omit<Mail, 'html' | 'text' | 'attachments'>
   /** A StoredBody whose files are names in `spool`: JSON, or a file (message/stored-body.ts). */
   content: StoredText
+  /** The body is shared by a batch. `values`: those of the recipient (message/variables.ts). */
+  fill?: { syntax: Syntax; values: string } | undefined
+  /** This server's unsubscribe address for the recipient, as a URI. */
+  mailto: string
   /** Directory of the files that attachments name. */
   spool: string
   signature: Signing
@@ -115,10 +121,10 @@ type SizedMail = Omit<Mail, 'attachments'> & {
  * (`reasonOf`).
  */
 export async function composeAndSign(
-  { mail, content, spool, signature, sevenBit, asciiHeader }: ComposeJob,
+  { mail, mailto, content, fill, spool, signature, sevenBit, asciiHeader }: ComposeJob,
   room: RoomFor = noWait,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const whole = wholeMail({ mail, content, spool })
+  const whole = wholeMail({ mail, mailto, content, fill, spool })
   if ('octets' in whole) {
     await room(whole.octets.length)
     const { extra, tracking } = mail
@@ -137,10 +143,13 @@ export async function composeAndSign(
 /** An email with its stored body. For SMTP submission, the body is the received bytes. */
 export function wholeMail({
   content,
+  fill,
   mail,
+  mailto,
   spool,
-}: Pick<ComposeJob, 'content' | 'mail' | 'spool'>): SizedMail | { octets: Buffer } {
-  const body = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
+}: Pick<ComposeJob, 'content' | 'fill' | 'mail' | 'mailto' | 'spool'>): SizedMail | { octets: Buffer } {
+  const stored = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
+  const body = fill && !stored.raw ? filledBody(fill.syntax, stored, readValues(fill.values)) : stored
   if (body.raw)
     return {
       octets: 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`),
@@ -152,7 +161,9 @@ export function wholeMail({
         ? Buffer.from(attachment.content.text, 'base64')
         : readProven(`${spool}/${attachment.content.file}`),
   }))
-  return { ...mail, html: body.html, text: body.text, attachments, extra: [...(body.headers ?? []), ...mail.extra] }
+  const leaves = body.unsubscribe ? unsubscribeFields(body.unsubscribe, mailto) : []
+  const extra = [...(body.headers ?? []), ...leaves, ...mail.extra]
+  return { ...mail, html: body.html, text: body.text, attachments, extra }
 }
 
 /** The bytes that this server may add to a message that was just below the limit when it was accepted. */

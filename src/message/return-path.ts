@@ -38,6 +38,13 @@ const UNSUBSCRIBE = 'u-'
 export const unsubscribeLocalPart = (keyring: Keyring, deliveryKey: number): string =>
   UNSUBSCRIBE + deliveryToken(keyring, 'unsubscribe', deliveryKey)
 
+/** Replaces the token that identifies the recipient, in an email that is shown to another reader. */
+export const HIDDEN = 'known-to-the-recipient'
+
+/** The unsubscribe address as a URI. `mailFrom` is the return path's domain. */
+export const unsubscribeMailto = (local: string, mailFrom: string): string =>
+  `mailto:${local}@${mailFrom}?subject=unsubscribe`
+
 /** The delivery that an unsubscribe address names, or undefined if the address is not one of ours. */
 export const readUnsubscribeLocalPart = (keyring: Keyring, local: string): number | undefined =>
   local.toLowerCase().startsWith(UNSUBSCRIBE)

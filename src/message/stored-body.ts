@@ -2,6 +2,7 @@
 // texts, so that large texts need no escaping and parsing. Files with the texts in the JSON are read, too: earlier
 // versions wrote them, and texts that UTF-8 cannot hold are still written so.
 import { isAscii } from 'node:buffer'
+import type { Unsubscribe } from './list-unsubscribe.ts'
 import type { Attachment } from './mime.ts'
 import type { MailText } from './part-text.ts'
 
@@ -23,6 +24,7 @@ export interface WrittenBody {
   /** The sender's own header fields. */
   headers?: [name: string, value: string][]
   attachments?: StoredAttachment[]
+  unsubscribe?: Unsubscribe
   raw?: never
 }
 
@@ -32,6 +34,7 @@ export interface SubmittedBody {
   html: MailText
   text: MailText
   headers?: never
+  unsubscribe?: never
   attachments?: StoredAttachment[]
   /** The bytes, in the job as latin1 characters. */
   raw: StoredText

@@ -25,7 +25,7 @@ export interface Tag {
 }
 
 /** A tag. Its name is the text between the braces, without spaces around it. */
-const TAG = /\{\{\s*([^{}\s](?:[^{}]{0,198}[^{}\s])?)\s*\}\}/g
+export const TAG = /\{\{\s*([^{}\s](?:[^{}]{0,198}[^{}\s])?)\s*\}\}/g
 
 /** How the text between the braces of a tag is read: as it is, or as html (html-tags.ts). */
 export interface TagReading {

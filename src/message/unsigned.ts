@@ -6,7 +6,7 @@ import { wholeMail, type ComposeJob } from './letters.ts'
 import { withChanges } from './relay.ts'
 
 export type UnsignedJob =
-  | Pick<ComposeJob, 'content' | 'mail' | 'spool'>
+  | Pick<ComposeJob, 'content' | 'fill' | 'mail' | 'mailto' | 'spool'>
   | { template: CampaignTemplate; recipient: CampaignRecipient }
 
 export function unsigned(job: UnsignedJob): Buffer {

@@ -7,7 +7,7 @@ import { silentLog, type Log } from '../../src/base/log.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { CampaignLetters } from '../../src/campaigns/letters.ts'
 import type { QueuedAhead } from '../../src/campaigns/queued-ahead.ts'
-import { releaseAll } from '../../src/delivery/queue/claim.ts'
+import { claimDue, releaseAll } from '../../src/delivery/queue/claim.ts'
 import type { Settling } from '../../src/delivery/results/settle.ts'
 import { enqueueBulk, settlePage } from '../../src/mail/bulk.ts'
 import { verdictOf } from '../../src/smtp/verdict.ts'
@@ -329,7 +329,9 @@ describe('changes of the audience', () => {
     const [{ lane }] = store().all(raw<{ lane: string }>(`select lane from deliveries where status = 'queued'`)) as [
       { lane: string },
     ]
-    const works = await store().write((tx) => letters.claim(tx, { lane, now: clock.now() + 2 * HOUR, limit: 10 }))
+    const works = await store().write((tx) =>
+      claimDue(tx, { campaign: letters, submitted: letters }, { lane, now: clock.now() + 2 * HOUR, limit: 10 }),
+    )
     const ended = (): Record<string, string | undefined> =>
       Object.fromEntries(
         works.map((work) => {

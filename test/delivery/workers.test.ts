@@ -54,6 +54,7 @@ function letter(html: string): ComposeJob {
       extra: [],
       tracking: null,
     },
+    mailto: '',
     content: { text: JSON.stringify({ html, text: null }) },
     spool: '/nowhere/',
     signature: { domain: 'here.test', selector: 's', keyId: 'k', time: 0 },

@@ -10,6 +10,7 @@ import { deliveryMachine } from '../../store/states/delivery.ts'
 import type { Queue } from '../../store/due.ts'
 import { move, moveAll, takeAll } from '../../store/move.ts'
 import { signingKeyOf } from '../../domains/keys.ts'
+import { isBulk } from '../../message/lane-names.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import { untried, type Delivery } from '../results/settle.ts'
 import { knownStops } from '../../suppressions/stops.ts'
@@ -20,6 +21,7 @@ import {
   type MailTransaction,
   type MailSource,
   type NewClaim,
+  type Sources,
 } from './transaction.ts'
 import { must } from '../../base/errors.ts'
 
@@ -59,7 +61,12 @@ const emailsByKey = statement<{ keys: string }>()((arg) =>
   db
     .selectFrom('outbound_emails as e')
     .leftJoin('outbound_bodies as b', 'b.email_key', 'e.key')
+    .leftJoin('outbound_batches as t', 't.key', 'e.batch_key')
     .select([
+      storedDigest('outbound_batches', 't.key').as('batch_digest'),
+      't.syntax as batch_syntax',
+      't.content as batch_content',
+      't.spool as batch_spool',
       storedDigest('outbound_emails', 'e.key').as('email_digest'),
       storedDigest('outbound_bodies', 'e.key').as('body_digest'),
       'e.key',
@@ -131,6 +138,16 @@ const domainFacts = statement<{ key: number }>()((arg) =>
     .where('d.key', '=', arg.key),
 )
 
+/** The columns of an email that was just written, and has a body of its own. */
+const UNSHARED = {
+  email_digest: null,
+  body_digest: null,
+  batch_syntax: null,
+  batch_content: null,
+  batch_spool: null,
+  batch_digest: null,
+}
+
 /** Columns that are empty in the emails of a campaign, because the campaign has the values. */
 const LEAN = {
   from: '',
@@ -143,8 +160,7 @@ const LEAN = {
   ai_disclosure: null,
   content: null,
   spool: null,
-  email_digest: null,
-  body_digest: null,
+  ...UNSHARED,
 }
 
 /** The emails of claimed deliveries, by key. Each statement reads all of them. */
@@ -157,11 +173,47 @@ const emailsOf = <Row extends { key: number }>(
   return new Map(tx.all(query({ keys })).map((row) => [row.key, row]))
 }
 
-/** Claims emails of campaigns, one recipient each. */
-export function claimBulk(tx: Tx, source: MailSource, keyring: Keyring, claim: Claim): MailTransaction[] {
-  const claimed = claimRows(tx, claim)
-  if (claimed.length === 0) return []
-  const { now, to: lane = claim.lane } = claim
+/** The keys of the emails that do not belong to a campaign. */
+export const submittedIn = (reader: Reader, deliveries: readonly Pick<Delivery, 'email_key'>[]): Set<number> =>
+  new Set(
+    reader
+      .all(
+        raw<{ key: number }>(
+          'select key from outbound_emails where campaign_key is null and key in (select value from json_each(?))',
+          [JSON.stringify(deliveries.map(({ email_key }) => email_key))],
+        ),
+      )
+      .map(({ key }) => key),
+  )
+
+/** Claims due email of a lane. A lane of bulk email can have email of both sources. */
+export function claimDue(tx: Tx, { campaign, submitted }: Sources, claim: Claim): MailTransaction[] {
+  const deliveries = claimRows(tx, claim)
+  if (deliveries.length === 0) return []
+  const on = { lane: claim.to ?? claim.lane, now: claim.now }
+  if (!isBulk(claim.lane)) return submitted.claimed(tx, deliveries, on)
+  const keys = submittedIn(tx, deliveries)
+  const of = (source: MailSource, isTheirs: (delivery: Delivery) => boolean): MailTransaction[] => {
+    const theirs = deliveries.filter(isTheirs)
+    return theirs.length === 0 ? [] : source.claimed(tx, theirs, on)
+  }
+  return [
+    ...of(submitted, ({ email_key }) => keys.has(email_key)),
+    ...of(campaign, ({ email_key }) => !keys.has(email_key)),
+  ]
+}
+
+/** The scope of the suppressions that stop email on a lane. */
+export const scopeOf = (lane: string): 'all' | 'marketing' => (isBulk(lane) ? 'marketing' : 'all')
+
+/** The claimed emails of campaigns, one recipient each. */
+export function campaignMail(
+  tx: Tx,
+  source: MailSource,
+  keyring: Keyring,
+  claimed: readonly Delivery[],
+  { lane, now }: { lane: string; now: number },
+): MailTransaction[] {
   const emails = emailsOf(tx, claimed, bulkEmails)
   const { generation, stops } = knownStops(tx, keyring, claimed, now, 'marketing')
   return claimed.map((delivery, index) => {
@@ -173,13 +225,16 @@ export function claimBulk(tx: Tx, source: MailSource, keyring: Keyring, claim: C
   })
 }
 
-/** Claims submitted emails, grouped by email. */
-export function claimSubmitted(tx: Tx, source: MailSource, keyring: Keyring, claim: Claim): MailTransaction[] {
-  const claimed = claimRows(tx, claim)
-  if (claimed.length === 0) return []
-  const { now, to: lane = claim.lane } = claim
+/** The claimed submitted emails, grouped by email. */
+export function submittedMail(
+  tx: Tx,
+  source: MailSource,
+  keyring: Keyring,
+  claimed: readonly Delivery[],
+  { lane, now }: { lane: string; now: number },
+): MailTransaction[] {
   const emails = emailsOf(tx, claimed, emailsByKey)
-  const { generation, stops } = knownStops(tx, keyring, claimed, now)
+  const { generation, stops } = knownStops(tx, keyring, claimed, now, scopeOf(lane))
   const removals = tx.generation('outbound_emails', 'removed')
   const groups = new Map<number, MailTransaction>()
   for (const [index, delivery] of claimed.entries()) {
@@ -214,7 +269,7 @@ export function mailWith(
 }
 
 /** The columns of a new mail that its transaction holds. */
-export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | 'email_digest' | 'body_digest'>
+export type NewMail = Omit<ClaimedEmail, keyof DomainFacts | keyof typeof UNSHARED>
 
 /**
  * A new mail as it is claimed in the transaction that stores it, after its recipients were found free of stops. Its
@@ -231,7 +286,7 @@ export function claimedNew(
   return {
     lane,
     source,
-    email: { ...facts, ...email, email_digest: null, body_digest: null },
+    email: { ...facts, ...email, ...UNSHARED },
     deliveries: [...deliveries],
     signingKey: signingKeyOf(tx, domain_key),
     known: {

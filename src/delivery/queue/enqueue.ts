@@ -49,21 +49,27 @@ export interface OnlyRecipient {
   id: string
   address: string
   lane: string
+  /** When its first attempt is due (ms), if that differs from the page. */
+  due?: number | undefined
 }
 
 const insertPage = `insert into deliveries (email_key, domain_key, role, address, lane, status, attempts, next_attempt_at,
     expires_at, updated_at)
-  select e.key, ?, 'to', j.value ->> 1, j.value ->> 2, 'queued', 0, ?, ?, ?
+  select e.key, ?, 'to', j.value ->> 1, j.value ->> 2, ?, 0, coalesce(j.value ->> 3, ?), ?, ?
   from json_each(?) j cross join outbound_emails e where e.id = j.value ->> 0`
 
-/** Puts emails with one recipient each into the queue, by one statement. */
+/**
+ * Puts emails with one recipient each into the queue, by one statement. If `due` is null, they are not queued yet, as
+ * with `enqueueLater`.
+ */
 export function enqueuePage(
   tx: Tx,
-  { at, domain_key, due, expires_at }: Pick<NewDelivery, 'domain_key' | 'at' | 'due' | 'expires_at'>,
+  { at, domain_key, due, expires_at }: Pick<NewDelivery, 'domain_key' | 'at' | 'expires_at'> & { due: number | null },
   recipients: readonly OnlyRecipient[],
 ): void {
-  const rows = recipients.map(({ address, id, lane }) => [id, address, lane])
-  tx.run(raw(insertPage, [domain_key, due, expires_at, at, JSON.stringify(rows)]))
+  const rows = recipients.map(({ address, due: own, id, lane }) => [id, address, lane, due === null ? null : own])
+  const status = due === null ? 'scheduled' : 'queued'
+  tx.run(raw(insertPage, [domain_key, status, due, expires_at, at, JSON.stringify(rows)]))
 }
 
 export function enqueue(tx: Tx, { at, due, ...given }: NewDelivery): void {

@@ -1,6 +1,7 @@
 // Claimed mail as one SMTP transaction, and the source that it comes from. Submitted mail and campaign mail have
 // different sources. All other steps between the queue and the receiving server are the same for both.
 import type { CampaignJob, ComposeJob, Signing } from '../../message/letters.ts'
+import type { Syntax } from '../../message/variables.ts'
 import type { Verdict } from '../../smtp/verdict.ts'
 import type { Tx } from '../../store/database.ts'
 import type { Gathered } from '../../store/gathered.ts'
@@ -64,6 +65,11 @@ export interface ClaimedEmail {
   created_at: number
   content: string | null
   spool: string | null
+  /** The placeholders of the body that its batch shares, or null if it has a body of its own. */
+  batch_syntax: Syntax | null
+  batch_content: string | null
+  batch_spool: string | null
+  batch_digest: Uint8Array | null
   /** The digests from the time when the email was accepted (store/digests.ts), or null if unknown. */
   email_digest: Uint8Array | null
   body_digest: Uint8Array | null
@@ -122,7 +128,8 @@ export interface Claim {
 export interface MailSource {
   /** Collects results, to write them as a page. Undefined if `settle` writes each one immediately. */
   readonly results?: Gathered<Settling>
-  claim(tx: Tx, claim: Claim): MailTransaction[]
+  /** The mail transactions of claimed deliveries on a lane. */
+  claimed(tx: Tx, deliveries: readonly Delivery[], on: { lane: string; now: number }): MailTransaction[]
   /** Called when an email is to be sent: returns the remaining recipients and the job for the composer. */
   look(transaction: MailTransaction): MailPlan | Withdrawal
   /** The reason why the email is no longer sent, or undefined if it is sent. Called again when a connection is open. */
@@ -137,5 +144,9 @@ export interface Sources {
   submitted: MailSource
   campaign: MailSource
 }
+
+/** The source of an email. */
+export const sourceFor = ({ campaign, submitted }: Sources, email: Pick<ClaimedEmail, 'campaign_key'>): MailSource =>
+  email.campaign_key === null ? submitted : campaign
 
 export const isWithdrawal = (result: MailPlan | Verdict | Withdrawal): result is Withdrawal => 'putBack' in result

@@ -4,7 +4,7 @@ import type { Config } from '../../base/config.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { knownAddress, type Address, parseAddress } from '../../message/address.ts'
 import { AI_DISCLOSURE } from '../../message/headers.ts'
-import { returnPathToken } from '../../message/return-path.ts'
+import { returnPathToken, unsubscribeLocalPart, unsubscribeMailto } from '../../message/return-path.ts'
 import type { Tracking } from '../../message/tracking.ts'
 import type { ComposeJob, Signing } from '../../message/letters.ts'
 import type { Envelope } from '../../smtp/client.ts'
@@ -15,7 +15,7 @@ import { firstOf, type ClaimedEmail, type MailTransaction } from '../queue/trans
 import type { Log } from '../../base/log.ts'
 import { waitsForRepair, type Verdict } from '../../smtp/verdict.ts'
 import { isIntact } from '../../store/digests.ts'
-import { domainOf } from '../../message/lane-names.ts'
+import { domainOf, isBulk } from '../../message/lane-names.ts'
 
 export interface LetterDeps {
   clock: Clock
@@ -39,10 +39,12 @@ export function unsignedJob(
 ): Omit<ComposeJob, 'signature'> | undefined {
   const { keyring, spool } = deps
   const { email } = work
-  const [file] = filesOf(email.spool)
-  const content = email.content === null ? file && { file: spool.path(file) } : { text: email.content }
-  if (!content) return undefined
-  const { key } = firstOf(work)
+  const { content: values, batch_syntax: syntax } = email
+  const body = syntax === null ? email : { content: email.batch_content, spool: email.batch_spool }
+  const [file] = filesOf(body.spool)
+  const content = body.content === null ? file && { file: spool.path(file) } : { text: body.content }
+  if (!content || (syntax !== null && values === null)) return undefined
+  const { key, lane } = firstOf(work)
   const mailFrom = `${email.mail_from_prefix}.${email.domain}`
   return {
     mail: {
@@ -56,13 +58,15 @@ export function unsignedJob(
       extra: [
         ...(email.ai_disclosure === 1 ? [AI_DISCLOSURE] : []),
         // campaign:customer:kind:sender, the order in which mailbox providers read it (D31).
-        ['Feedback-ID', `0:${email.user_id}:transactional:${email.domain}`],
+        ['Feedback-ID', `0:${email.user_id}:${isBulk(lane) ? 'bulk' : 'transactional'}:${email.domain}`],
         // RFC 9477: complaints go to the return path, whose token proves which email they are about.
         ['CFBL-Address', `${returnPathToken(keyring, key)}@${mailFrom}; report=arf`],
       ],
       tracking: trackingOf(deps, email, key),
     },
     content,
+    fill: syntax !== null && values !== null ? { syntax, values } : undefined,
+    mailto: unsubscribeMailto(unsubscribeLocalPart(keyring, key), mailFrom),
     spool: spool.path(''),
   }
 }
@@ -132,7 +136,8 @@ function damagedPart(
   if (!isIntactDomain(email)) return 'sending domain'
   if (!isIntact('outbound_emails', { ...email }, email.email_digest)) return 'header or sender'
   if (!isIntact('outbound_bodies', { content: email.content }, email.body_digest)) return 'body'
-  if (!isWholeSpool(email.spool)) return 'list of files'
+  if (!isIntact('outbound_batches', { content: email.batch_content }, email.batch_digest)) return 'shared body'
+  if (![email.spool, email.batch_spool].every(isWholeSpool)) return 'list of files'
   const domain = `@${domainOf(lane)}`
   // The usual email has its only recipient in the form of the queue.
   const named = deliveries.every(({ address }) => address === email.to) ? undefined : recipientsOf(email)

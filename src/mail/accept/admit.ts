@@ -8,6 +8,7 @@ import { db, statement } from '../../store/query.ts'
 import type { RowOf } from '../../store/schema/tables.ts'
 import { stopsOf, stopWords, type Stop } from '../../suppressions/stops.ts'
 import type { StoredAttachment } from '../../message/stored-body.ts'
+import type { Unsubscribe } from '../../message/list-unsubscribe.ts'
 import type { MailText } from '../../message/part-text.ts'
 import type { NewAttachment } from './attachments.ts'
 import { comparable } from '../../base/recipient-hash.ts'
@@ -106,12 +107,14 @@ export function admit(
     ...(given.any_reply_to ? [] : strangers(domain.name, listed('reply_to', given.reply_to))),
     ...untracked(domain, given),
     ...foreignId(domain.name, given.message_id),
+    ...sharedLeave(given, recipients),
   ]
   const stops = stopsOf(
     reader,
     keyring,
     recipients.map(({ address: { address } }) => ({ domain_key: domain.key, address })),
     now,
+    given.stream === 'bulk' ? 'marketing' : 'all',
   )
   for (const [index, { address, pointer }] of recipients.entries()) {
     const suppression = stops[index]
@@ -147,11 +150,18 @@ export function strangers(domain: string, addresses: readonly Pick<Recipient, 't
 }
 
 /** The problem of a Message-ID of another domain, which could be that of another sender's email. */
-function foreignId(domain: string, messageId: string | null | undefined): Problem[] {
+export function foreignId(domain: string, messageId: string | null | undefined): Problem[] {
   const right = messageId?.slice(messageId.lastIndexOf('@') + 1, -1)
   if (right === undefined || inFamily(domain, right.toLowerCase())) return []
   const detail = `"message_id" must end with "@${domain}>", or a subdomain or parent domain of it.`
   return [{ code: 'address_outside_domain', detail, source: { pointer: '/data/attributes/message_id' } }]
+}
+
+/** This server's unsubscribe address is that of one recipient: with it, a copy would unsubscribe another recipient. */
+function sharedLeave({ unsubscribe }: NewEmail, recipients: readonly Recipient[]): Problem[] {
+  if (!unsubscribe?.mail || recipients.length < 2) return []
+  const detail = '"mail" can be true only for an email with one recipient. Remove cc and bcc, or send separate emails.'
+  return [{ code: 'invalid', detail, source: { pointer: '/data/attributes/unsubscribe/mail' } }]
 }
 
 /** Problems for tracking that is requested but not allowed for the sending domain. */
@@ -176,6 +186,8 @@ export type Email = RowOf<'outbound_emails'>
 
 /** When an email is sent: a time (ms), or a duration (ms) from the moment at which it is accepted. */
 export type SendTime = number | { after: number }
+
+export type EmailStream = NonNullable<Email['stream']>
 
 /** An email as it is submitted: every value is in its checked form. */
 export interface NewEmail {
@@ -204,6 +216,9 @@ export interface NewEmail {
   tags?: readonly string[] | null | undefined
   metadata?: Readonly<Record<string, string>> | null | undefined
   scheduled_at?: SendTime | null | undefined
+  /** Bulk email has separate lanes, and does not go to recipients who unsubscribed. */
+  stream?: EmailStream | undefined
+  unsubscribe?: Unsubscribe | null | undefined
   attachments?: readonly NewAttachment[] | undefined
   headers?: readonly (readonly [name: string, value: string])[] | undefined
   /** An email from SMTP submission. It is sent as it arrived. */

@@ -8,7 +8,8 @@ import { newId } from '../../base/ids.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { useTokenDay } from '../../users/tokens.ts'
 import { useVolume } from '../../users/plan.ts'
-import { parseAddress } from '../../message/address.ts'
+import { parseAddress, type Address } from '../../message/address.ts'
+import { bulkLane } from '../../message/lane-names.ts'
 import { messageIdOf } from '../../message/identity.ts'
 import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
 import type { Store, Tx, Reader } from '../../store/database.ts'
@@ -26,6 +27,7 @@ import {
   type OneOrMore,
   type Recipient,
 } from './admit.ts'
+import { dropUnusedBodies } from '../shared-bodies.ts'
 import { dueAt, SCHEDULED } from '../schedule.ts'
 import { storeAttachments, withAttachments } from './attachments.ts'
 import { slotFor } from '../../reputation/agents.ts'
@@ -65,10 +67,10 @@ export interface Submitted {
 
 type Times =
   `${'sent' | 'delivered' | 'bounced' | 'complained' | 'rejected' | 'suppressed' | 'failed' | 'first_opened' | 'first_clicked' | 'cancelled'}_at`
-type NewEmailRow = Omit<Email, 'key' | 'campaign_key' | 'contact_key' | Times>
-const COLUMNS = (
+export type NewEmailRow = Omit<Email, 'key' | 'campaign_key' | 'contact_key' | Times>
+export const COLUMNS = (
   'id user_key domain_key from to cc bcc reply_to subject agent_id track_opens track_clicks opens_tracked clicks_tracked ' +
-  'ai_disclosure message_id idempotency_key payload_hash status tags metadata scheduled_at queued_at created_at updated_at'
+  'ai_disclosure message_id idempotency_key payload_hash status tags metadata scheduled_at stream batch_key batch_index queued_at created_at updated_at'
 ).split(' ') as (keyof NewEmailRow)[]
 
 const insertEmail = statement<NewEmailRow>()((arg) =>
@@ -118,15 +120,16 @@ export async function submitEmail(deps: SubmitDeps, userKey: number, given: NewE
 }
 
 /** The body in the row, or the names of its files in the spool. */
-interface Files {
+export interface Files {
   content: string | null
   names: string[]
   body?: WrittenBody
 }
 
-interface Accepting {
+export interface Accepting {
   submission: Submission
   files: Files
+  batch?: { key: number; index: number }
   /** Hash of the payload, if a key was given. */
   hash: Buffer | null
   id: string
@@ -135,8 +138,8 @@ interface Accepting {
   claims: NewClaim[]
 }
 
-/** Checks an email and writes it with its body and its deliveries. Throws a Refusal. */
-function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
+/** Checks an email and writes it with its body and its deliveries. Throws a Refusal before anything is written. */
+export function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   const { files, hash, now, submission } = accepting
   const { given, recipients, userKey } = submission
   const same = hash && acceptedBefore(tx, userKey, given.idempotency_key!, hash)
@@ -146,9 +149,7 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   // The queue records the stops of a scheduled email when it is due: they can have ended by then.
   const stops = scheduledAt === undefined ? found : []
   const wanted = recipients.filter((_, index) => stops[index] === undefined)
-  useVolume(tx, deps.config, userKey, wanted.length, now)
-  if (given.cappedToken !== undefined) useTokenDay(tx, given.cappedToken, wanted.length, now)
-  if (given.program !== undefined) refusePaused(tx, userKey, given.program)
+  countRecipients(tx, deps, submission, wanted.length, now)
   // An agent sends at the pace of its pool.
   const due = scheduledAt ?? (typeof given.agent_id === 'string' ? slotFor(tx, userKey, given.agent_id, now) : now)
   const inserted = tx.one(insertEmail(rowOf(accepting, domain, scheduledAt)))
@@ -156,8 +157,10 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   tx.run(insertBody({ email_key: inserted.key, content: files.content, spool }))
   const expires_at = (scheduledAt ?? now) + deps.config.delivery.lifetime
   const common = { email_key: inserted.key, domain_key: domain.key, at: now, expires_at }
+  const bulk = given.stream === 'bulk'
+  const laneOf = ({ domain }: Address): string => (bulk ? bulkLane(domain) : domain)
   const later = ({ address, role }: Recipient): number =>
-    enqueueLater(tx, { ...common, role, address: address.address, lane: address.domain })
+    enqueueLater(tx, { ...common, role, address: address.address, lane: laneOf(address) })
   for (const [index, recipient] of recipients.entries()) {
     const stop = stops[index]
     if (!stop) continue
@@ -174,8 +177,10 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
   const mail = { ...email, content: files.content, spool }
   const lanes = new Map<string, ClaimedLane | undefined>()
   for (const { address, role } of wanted) {
-    const lane = address.domain
-    if (!lanes.has(lane)) lanes.set(lane, due <= now ? claimOn(tx, deps, accepting, { lane, wanted }) : undefined)
+    const lane = laneOf(address)
+    // Bulk email always goes through the queue, where other email comes first.
+    if (!lanes.has(lane))
+      lanes.set(lane, due <= now && !bulk ? claimOn(tx, deps, accepting, { lane, wanted }) : undefined)
     const delivery = { ...common, role, address: address.address, lane }
     const claimed = lanes.get(lane)
     if (claimed) {
@@ -188,6 +193,24 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
     tx.afterCommit(() => (work ? claimed.claim.take(work) : deps.ring(lane)))
   }
   return { email, replayed: false }
+}
+
+/** Counts recipients in the volume and in the limit of the token. Throws a Refusal, and then counts no recipient. */
+export function countRecipients(
+  tx: Tx,
+  { config }: Pick<SubmitDeps, 'config'>,
+  { given, userKey }: { given: Pick<NewEmail, 'agent_id' | 'cappedToken' | 'program'>; userKey: number },
+  recipients: number,
+  now: number,
+): void {
+  for (const agent of [given.program, given.agent_id]) if (typeof agent === 'string') refusePaused(tx, userKey, agent)
+  useVolume(tx, config, userKey, recipients, now)
+  try {
+    if (given.cappedToken !== undefined) useTokenDay(tx, given.cappedToken, recipients, now)
+  } catch (refusal) {
+    useVolume(tx, config, userKey, -recipients, now)
+    throw refusal
+  }
 }
 
 /** The recipients of an email on a lane that has capacity for it. */
@@ -208,8 +231,8 @@ function claimOn(
   return claim && { claim, deliveries: [] }
 }
 
-function rowOf(
-  { hash, id, now, submission }: Accepting,
+export function rowOf(
+  { batch, hash, id, now, submission }: Omit<Accepting, 'claims' | 'files'>,
   domain: SendingDomain,
   scheduledAt: number | undefined,
 ): NewEmailRow {
@@ -241,6 +264,9 @@ function rowOf(
     tags: given.tags?.length ? JSON.stringify(given.tags) : null,
     metadata: given.metadata && Object.keys(given.metadata).length > 0 ? JSON.stringify(given.metadata) : null,
     scheduled_at: scheduledAt ?? null,
+    stream: given.stream ?? 'transactional',
+    batch_key: batch?.key ?? null,
+    batch_index: batch?.index ?? null,
     queued_at: now,
     created_at: now,
     updated_at: now,
@@ -254,7 +280,7 @@ const flag = (value: boolean | null | undefined): 0 | 1 | null =>
  * Stores attachments and large bodies in the spool.
  * Before the transaction, because writing files takes longer than a row.
  */
-async function storeBody(deps: SubmitDeps, submission: Submission, id: string): Promise<Files> {
+export async function storeBody(deps: SubmitDeps, submission: Submission, id: string): Promise<Files> {
   const { given, userKey } = submission
   const { clock, keyring, spool, store } = deps
   if (given.message) return storeMessage(spool, id, given.message)
@@ -262,6 +288,7 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
     html: given.html,
     text: given.text ?? null,
     headers: (given.headers ?? []).map(([name, value]) => [name, value]),
+    ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
   }
   const isLarge = body.html.length + (body.text?.length ?? 0) > BODY_ABOVE
   if (!isLarge && !given.attachments?.length) {
@@ -288,7 +315,7 @@ async function storeBody(deps: SubmitDeps, submission: Submission, id: string): 
   })
 }
 
-const tooLarge = (size: number): Refusal =>
+export const tooLarge = (size: number): Refusal =>
   refuseAttribute(
     'message_too_large',
     'attachments',
@@ -313,8 +340,9 @@ async function storeMessage(
 export async function deleteEmail({ store, spool }: Pick<SubmitDeps, 'store' | 'spool'>, key: number): Promise<void> {
   const files = await store.write((tx) => {
     const body = tx.first(db.selectFrom('outbound_bodies').select('spool').where('email_key', '=', key))
+    const email = tx.first(db.selectFrom('outbound_emails').select('batch_key').where('key', '=', key))
     tx.run(db.deleteFrom('outbound_emails').where('key', '=', key))
-    return filesOf(body?.spool ?? null)
+    return [...filesOf(body?.spool ?? null), ...dropUnusedBodies(tx, [email?.batch_key])]
   })
   await Promise.all(files.map((file) => spool.remove(file)))
 }
@@ -400,6 +428,8 @@ export function payloadHash(given: NewEmail): Buffer {
       ...(given.message_id && { message_id: given.message_id }),
       ...(given.tags?.length && { tags: given.tags }),
       ...(given.on_suppressed === 'record' && { on_suppressed: given.on_suppressed }),
+      ...(given.stream === 'bulk' && { stream: given.stream }),
+      ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
       ...(given.metadata && { metadata: Object.entries(given.metadata).toSorted(([a], [b]) => (a < b ? -1 : 1)) }),
     }),
   )

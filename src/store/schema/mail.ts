@@ -48,6 +48,12 @@ export const mailTables = tablesOf('mail', {
       metadata: json({ null: true, undigested: LABELS, person: 'own step' }),
       /** When the email is due, if it was scheduled. */
       scheduled_at: due({ null: true, harmless: 'chosen by a person' }),
+      /** Null in a campaign's mail, which is bulk email, and in email of earlier versions, which is transactional. */
+      stream: oneOf(['transactional', 'bulk'], { null: true }),
+      /** The batch with which it was accepted. */
+      batch_key: integer({ null: true }),
+      /** Its position in the request of the batch. */
+      batch_index: integer({ null: true }),
       queued_at: time(),
       sent_at: time({ null: true }),
       delivered_at: time({ null: true }),
@@ -69,10 +75,37 @@ export const mailTables = tablesOf('mail', {
     owned: 'email_key in (select key from outbound_emails where user_key = ?)',
     columns: {
       email_key: integer(),
-      /** A StoredBody (mail/body.ts), or null when it is in the spool. */
+      /**
+       * A StoredBody (message/stored-body.ts), or null when it is in the spool. In a batch with a shared body, the
+       * values of the recipient.
+       */
       content: json({ null: true, digested: true, person: 'own step', held: true }),
       /** string[]: the files in the spool that belong to the body. If `content` is null, the first one is the body. */
       spool: json({ null: true, undigested: 'a file proves itself by its name', nobody: 'names of files' }),
+    },
+  },
+  /** Emails that were accepted with one request. */
+  outbound_batches: {
+    digest: 25,
+    columns: {
+      key: key(),
+      id: id(),
+      user_key: integer(),
+      idempotency_key: text({ null: true, undigested: REPEATS, person: 'own step' }),
+      payload_hash: blob({ null: true, undigested: REPEATS }),
+      /** The placeholders of the shared body. Null if each email has a body of its own. */
+      syntax: oneOf(['mustache', 'percent'], { null: true }),
+      /** The shared body: a StoredBody, or null when it is in the spool or no longer kept. */
+      content: json({ null: true, digested: true, person: 'own step', held: true }),
+      /** string[]: as in outbound_bodies. */
+      spool: json({ null: true, undigested: 'a file proves itself by its name', nobody: 'names of files' }),
+      accepted: integer(),
+      suppressed: integer(),
+      refused: integer(),
+      /** OtherResult[] (mail/batches.ts): the items that have no email of this batch. */
+      others: json({ undigested: 'what an answer shows', person: 'own step', held: true }),
+      created_at: time(),
+      updated_at: time(),
     },
   },
   /** Contacts who opened or clicked, and the last time. Campaigns send to them first. */

@@ -351,5 +351,40 @@ alter table outbound_emails add column tags text;
 alter table outbound_emails add column metadata text;
 alter table outbound_emails add column scheduled_at integer;
 alter table outbound_emails add column cancelled_at integer;
+alter table outbound_emails add column stream text;
 create index outbound_emails_scheduled on outbound_emails (scheduled_at) where status = 'scheduled';
+
+-- Emails that are accepted with one request. They can share a body.
+create table outbound_batches (
+  key integer primary key autoincrement,
+  id text not null unique,
+  user_key integer not null references users on delete cascade,
+  idempotency_key text,
+  payload_hash blob,
+  syntax text,
+  content text,
+  spool text,
+  accepted integer not null,
+  suppressed integer not null,
+  refused integer not null,
+  others text not null,
+  created_at integer not null,
+  updated_at integer not null
+) strict;
+create index outbound_batches_by_creation on outbound_batches (user_key, created_at);
+create unique index outbound_batches_by_idempotency on outbound_batches (user_key, idempotency_key)
+  where idempotency_key is not null;
+create index outbound_batches_kept on outbound_batches (created_at) where content is not null or spool is not null;
+create trigger outbound_batches_digest_of_new after insert on outbound_batches begin
+  delete from digests where "of" = 25 and row_key = new.key;
+  insert into digests values (25, new.key, row_digest(new."content"));
+end;
+create trigger outbound_batches_digest_of_changed after update of "content" on outbound_batches begin
+  update digests set digest = row_digest(new."content") where "of" = 25 and row_key = new.key;
+end;
+create trigger outbound_batches_digest_of_gone after delete on outbound_batches
+  begin delete from digests where "of" = 25 and row_key = old.key; end;
+alter table outbound_emails add column batch_key integer references outbound_batches;
+alter table outbound_emails add column batch_index integer;
+create index outbound_emails_by_batch on outbound_emails (batch_key, batch_index) where batch_key is not null;
 `

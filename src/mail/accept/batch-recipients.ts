@@ -1,0 +1,446 @@
+// Accepts one email for many recipients, each of whom gets an email of their own. The body is stored once, and the values
+// of a recipient are filled in when their email is composed. Here they are filled in only where the result is short.
+// The size of each email follows from the size of the body and the lengths of the values.
+import { createHash } from 'node:crypto'
+import { setImmediate as turn } from 'node:timers/promises'
+import { DAY, dayOf } from '../../base/clock.ts'
+import { hasControls } from '../../base/clean-text.ts'
+import { Refusal, type Problem } from '../../base/errors.ts'
+import { newId } from '../../base/ids.ts'
+import { knownAddress, parseAddress } from '../../message/address.ts'
+import { headerFault } from '../../message/headers.ts'
+import { bulkLane } from '../../message/lane-names.ts'
+import { isUnsubscribeUri } from '../../message/list-unsubscribe.ts'
+import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
+import type { WrittenBody } from '../../message/stored-body.ts'
+import { isBlank } from '../../message/compose.ts'
+import { countPlaceholders, filledLine, htmlForm, writeValues, type Syntax } from '../../message/variables.ts'
+import { enqueuePage } from '../../delivery/queue/enqueue.ts'
+import { suppressRecipient, type EmailKeys } from '../../delivery/results/settle.ts'
+import { slotFor } from '../../reputation/agents.ts'
+import type { Tx } from '../../store/database.ts'
+import { raw } from '../../store/query.ts'
+import { stopsOf, stopWords, type Stop } from '../../suppressions/stops.ts'
+import type { OtherResult } from '../batches.ts'
+import { dueAt, SCHEDULED } from '../schedule.ts'
+import { admit, foreignId, requireSubscription, sameMailbox, type NewEmail, type Submission } from './admit.ts'
+import {
+  addBatch,
+  batchBefore,
+  dropFiles,
+  finishBatch,
+  isRefusedItem,
+  problemsAt,
+  RefusedItems,
+  type BatchOptions,
+  type Item,
+  type SubmittedBatch,
+} from './batch.ts'
+import { COLUMNS, countRecipients, payloadHash, rowOf, storeBody, tooLarge, type SubmitDeps } from './submit.ts'
+
+/** The email that all recipients get. */
+export type SharedEmail = Omit<NewEmail, 'to' | 'cc' | 'bcc' | 'message_id' | 'idempotency_key'>
+
+export interface BatchRecipient {
+  to: string
+  variables: Readonly<Record<string, string>>
+  metadata?: Readonly<Record<string, string>> | null | undefined
+  message_id?: string | undefined
+  /** The idempotency key of a repeat with the same Message-ID on a day (UTC). */
+  repeatKey?: ((day: number) => string) | undefined
+}
+
+export interface RecipientBatch extends BatchOptions {
+  email: SharedEmail
+  syntax: Syntax
+  recipients: readonly Item<BatchRecipient>[]
+}
+
+/** The time (ms) after which other work has its turn. */
+const SLICE = 10
+const MAX_SUBJECT = 998
+/** The most bytes that a byte of a value becomes in an email, as in `encodedSize`. */
+const MOST_ENCODED = 3.2
+
+/** A recipient whose email can be stored. */
+interface Ready {
+  index: number
+  id: string
+  given: BatchRecipient
+  subject: string
+  metadata: Readonly<Record<string, string>> | null
+}
+
+/** Submits one email for many recipients. Throws a Refusal. */
+export async function submitToRecipients(
+  deps: SubmitDeps,
+  userKey: number,
+  batch: RecipientBatch,
+): Promise<SubmittedBatch> {
+  const { clock, spool, store } = deps
+  const { idempotency_key, recipients, strict } = batch
+  requireSubscription(store, userKey)
+  const hash = typeof idempotency_key === 'string' ? await hashOf(batch) : undefined
+  const earlier = hash && batchBefore(store, userKey, idempotency_key!, hash)
+  if (earlier) return { batch: earlier, replayed: true }
+  const refused = new RefusedItems(strict)
+  for (const [index, item] of recipients.entries()) if (isRefusedItem(item)) refused.add(index, item.problems)
+  refused.check()
+
+  const now = clock.now()
+  const id = newId(now)
+  const given: NewEmail = { ...batch.email, to: '' }
+  const submission: Submission = { userKey, from: parseAddress(given.from)!, recipients: [], given }
+  const files = await storeBody(deps, submission, id).catch((thrown: unknown) => {
+    throw inEmail(thrown)
+  })
+  const unwritten = new Set(files.names)
+  try {
+    const others: OtherResult[] = []
+    const ready = await readyRecipients(batch, { body: files.body!, now, others, refused })
+    refused.check()
+    const submitted = await store.write((tx): SubmittedBatch => {
+      const same = hash && batchBefore(tx, userKey, idempotency_key!, hash)
+      if (same) return { batch: same, replayed: true }
+      const within = new RefusedItems(strict)
+      const found = [...others]
+      const accepted = acceptAll(
+        tx,
+        deps,
+        { batch, hash, id, now, submission },
+        { ready, refused: within, others: found },
+      )
+      const all = [...found, ...refused.results, ...within.results]
+      const written = finishBatch(tx, accepted.key, { ...accepted, others: all })
+      if (accepted.emails > 0) {
+        const columns = [batch.syntax, files.content, files.names.length > 0 ? JSON.stringify(files.names) : null]
+        tx.run(
+          raw('update outbound_batches set syntax = ?, content = ?, spool = ? where key = ?', [
+            ...columns,
+            accepted.key,
+          ]),
+        )
+        tx.afterCommit(() => unwritten.clear())
+      }
+      return { batch: written, replayed: false }
+    })
+    await Promise.all([...unwritten].map((name) => spool.remove(name)))
+    return submitted
+  } catch (thrown) {
+    await dropFiles(spool, unwritten, thrown)
+    throw thrown
+  }
+}
+
+interface Preparing {
+  body: WrittenBody
+  now: number
+  others: OtherResult[]
+  refused: RefusedItems
+}
+
+/** Finds duplicates, and checks what the values of each recipient make of the email. */
+async function readyRecipients(
+  { email, recipients, syntax }: RecipientBatch,
+  { body, now, others, refused }: Preparing,
+): Promise<Ready[]> {
+  const check = checkOf(syntax, email, body)
+  const seen = new Map<string, number>()
+  const ready: Ready[] = []
+  let end = performance.now() + SLICE
+  for (const [index, given] of recipients.entries()) {
+    if (performance.now() > end) {
+      await turn()
+      end = performance.now() + SLICE
+    }
+    if (isRefusedItem(given)) continue
+    const mailbox = sameMailbox(knownAddress(given.to))
+    const before = seen.get(mailbox)
+    if (before !== undefined) {
+      others.push({ index, duplicate_of: before })
+      continue
+    }
+    seen.set(mailbox, index)
+    const { metadata, problems, subject } = check(given)
+    if (problems.length > 0) refused.add(index, problemsAt(`recipients/${index}`, new Refusal(problems)))
+    else ready.push({ index, id: newId(now), given, subject, metadata })
+  }
+  return ready
+}
+
+/** Makes the check of a recipient's values: the subject, header fields and links with them, and the size. */
+function checkOf(syntax: Syntax, email: SharedEmail, body: WrittenBody) {
+  const { attachments = [], headers = [], html, text, unsubscribe } = body
+  const size = encodedSize({ html, text, headers, attachments })
+  const inHtml = countPlaceholders(syntax, html)
+  const inText = countPlaceholders(syntax, text ?? '')
+  // The text part is made from the html.
+  const copies = text === null || isBlank(text) ? 2 : 1
+  const varied = headers.filter(([, value]) => countPlaceholders(syntax, value).size > 0)
+  const form = htmlForm(syntax)
+  return (given: BatchRecipient) => {
+    const { metadata: own, variables: values } = given
+    const problems: Problem[] = []
+    const fault = (code: Problem['code'], member: string, detail: string): void =>
+      void problems.push({ code, detail, source: { pointer: `/data/attributes/${member}` } })
+    const subject = filledLine(syntax, email.subject, values)
+    if (Buffer.byteLength(subject) > MAX_SUBJECT)
+      fault('too_long', 'variables', `The subject with these values is longer than ${MAX_SUBJECT} bytes.`)
+    else if (hasControls(subject))
+      fault('invalid', 'variables', 'The subject with these values has control characters. Remove them.')
+    for (const [name, value] of varied) {
+      const problem = headerFault(name, filledLine(syntax, value, values))
+      if (problem) fault(problem.code, 'variables', `With these values, the header "${name}" ${problem.message}.`)
+    }
+    const uris = unsubscribe?.uris.map((uri) => filledLine(syntax, uri, values)) ?? []
+    if (!uris.every(isUnsubscribeUri))
+      fault(
+        'invalid',
+        'variables',
+        'With these values, "unsubscribe" has a link that is not an https, http or mailto URI.',
+      )
+    else if (unsubscribe?.one_click && !uris.some((uri) => /^https:/i.test(uri)))
+      fault('invalid', 'variables', 'With these values, "unsubscribe" has no https URI, which "one_click" requires.')
+    let added = 0
+    for (const [name, value] of Object.entries(values)) {
+      const times = inHtml.get(name)
+      if (times !== undefined) added += times * copies * Buffer.byteLength(form(value))
+      added += (inText.get(name) ?? 0) * Buffer.byteLength(value)
+    }
+    const whole = size + added * MOST_ENCODED
+    if (whole >= MAX_MESSAGE) problems.push(...atVariables(tooLarge(whole)))
+    const metadata = own ? { ...email.metadata, ...own } : (email.metadata ?? null)
+    if (own && (Object.keys(metadata ?? {}).length > 50 || Buffer.byteLength(JSON.stringify(metadata)) > 4096))
+      fault(
+        'too_long',
+        'metadata',
+        '"metadata" with that of the email must be at most 50 members and 4096 bytes as JSON.',
+      )
+    return { metadata, problems, subject }
+  }
+}
+
+const atVariables = ({ problems }: Refusal): Problem[] =>
+  problems.map((problem) => ({ ...problem, source: { pointer: '/data/attributes/variables' } }))
+
+interface AcceptingAll {
+  batch: RecipientBatch
+  hash: Buffer | undefined
+  id: string
+  now: number
+  submission: Submission
+}
+
+interface Outcome {
+  ready: readonly Ready[]
+  refused: RefusedItems
+  others: OtherResult[]
+}
+
+interface AcceptedAll {
+  key: number
+  accepted: number
+  suppressed: number
+  /** The number of emails that were written. */
+  emails: number
+}
+
+/** Checks all recipients and writes their emails, with few statements for all of them. Throws a Refusal. */
+function acceptAll(
+  tx: Tx,
+  deps: SubmitDeps,
+  { batch, hash, id, now, submission }: AcceptingAll,
+  { others, ready, refused }: Outcome,
+): AcceptedAll {
+  const { email, idempotency_key, strict } = batch
+  const { userKey } = submission
+  const { domain, scheduledAt } = judged(tx, deps, submission, now)
+  const repeats = repeatsOf(tx, userKey, ready, now)
+  const wanted: (Ready & { stop: Stop | undefined })[] = []
+  const stops = stopsOf(
+    tx,
+    deps.keyring,
+    ready.map(({ given }) => ({ domain_key: domain.key, address: knownAddress(given.to).address })),
+    now,
+    email.stream === 'bulk' ? 'marketing' : 'all',
+  )
+  for (const [at, one] of ready.entries()) {
+    const { given, index } = one
+    const refuse = (problem: Problem): void =>
+      refused.add(index, problemsAt(`recipients/${index}`, new Refusal([problem])))
+    const before = repeats.get(index)
+    const stop = stops[at]
+    const [foreign] = foreignId(domain.name, given.message_id)
+    if (before !== undefined) others.push({ index, id: before })
+    else if (foreign) refuse(foreign)
+    else if (stop && email.on_suppressed !== 'record')
+      refuse({
+        code: 'recipient_suppressed',
+        detail: `${knownAddress(given.to).address} is suppressed on ${domain.name}: ${stopWords(stop)}. Remove the recipient.`,
+        source: { pointer: '/data/attributes/to' },
+      })
+    // The queue records the stops of a scheduled email when it is due.
+    else wanted.push({ ...one, stop: scheduledAt === undefined ? stop : undefined })
+  }
+  refused.check()
+  const stopped = wanted.filter(({ stop }) => stop)
+  const open = wanted.filter(({ stop }) => !stop)
+  const count = (recipients: number): void => countRecipients(tx, deps, submission, recipients, now)
+  const counted = strict ? (count(open.length), open.length) : countSome(count, open, refused)
+  const sent = open.slice(0, counted)
+
+  const key = addBatch(tx, { id, userKey, idempotency_key, hash, now })
+  const written = [...stopped, ...sent].toSorted((one, other) => one.index - other.index)
+  if (written.length > 0) {
+    const row = rowOf({ batch: { key, index: 0 }, hash: null, id, now, submission }, domain, scheduledAt)
+    writeEmails(tx, row, domain.name, written)
+    const { agent_id } = email
+    const slot = (): number | undefined =>
+      typeof agent_id === 'string' && scheduledAt === undefined ? slotFor(tx, userKey, agent_id, now) : undefined
+    const lanes = new Set<string>()
+    const queued = (list: readonly Ready[], due: () => number | undefined) =>
+      list.map(({ given, id }) => {
+        const { address, domain: to } = knownAddress(given.to)
+        const lane = email.stream === 'bulk' ? bulkLane(to) : to
+        lanes.add(lane)
+        return { id, address, lane, due: due() }
+      })
+    const expires_at = (scheduledAt ?? now) + deps.config.delivery.lifetime
+    const common = { domain_key: domain.key, at: now, expires_at }
+    enqueuePage(tx, { ...common, due: scheduledAt === undefined ? now : null }, queued(sent, slot))
+    if (stopped.length > 0) {
+      enqueuePage(
+        tx,
+        { ...common, due: null },
+        queued(stopped, () => undefined),
+      )
+      suppressAll(tx, key, stopped, now)
+    }
+    if (scheduledAt === undefined) tx.afterCommit(() => lanes.forEach(deps.ring))
+    else tx.signal(SCHEDULED, userKey)
+  }
+  return { key, accepted: sent.length + repeats.size, suppressed: stopped.length, emails: written.length }
+}
+
+/** The sending domain and the time of the shared email. Throws a Refusal. */
+function judged(tx: Tx, { keyring }: SubmitDeps, submission: Submission, now: number) {
+  try {
+    const scheduledAt = dueAt(submission.given.scheduled_at, now)
+    return { domain: admit(tx, keyring, submission, now).domain, scheduledAt }
+  } catch (thrown) {
+    throw inEmail(thrown)
+  }
+}
+
+/** A refusal of the shared email, with pointers below the attribute `email`. */
+const inEmail = (thrown: unknown): unknown =>
+  thrown instanceof Refusal ? new Refusal(problemsAt('email', thrown), thrown.headers) : thrown
+
+/** Counts as many recipients as the limits allow, and refuses the others. Returns how many were counted. */
+function countSome(count: (recipients: number) => void, open: readonly Ready[], refused: RefusedItems): number {
+  let counted = 0
+  let why: Refusal | undefined
+  for (let step = open.length; step > 0;)
+    try {
+      count(step)
+      counted += step
+      step = Math.min(step, open.length - counted)
+    } catch (thrown) {
+      if (!(thrown instanceof Refusal) || thrown.code !== 'volume_exceeded') throw thrown
+      why = thrown
+      step = Math.floor(step / 2)
+    }
+  for (const { index } of open.slice(counted)) refused.add(index, problemsAt(`recipients/${index}`, why))
+  return counted
+}
+
+/** The ids of the emails that were accepted before, with the same Message-ID and recipient, by the index of the item. */
+function repeatsOf(tx: Tx, userKey: number, ready: readonly Ready[], now: number): Map<number, string> {
+  const today = dayOf(now)
+  const keys = ready.flatMap(({ given: { repeatKey }, index }) =>
+    repeatKey ? [today, today - 1].map((day) => [index, repeatKey(day)] as const) : [],
+  )
+  if (keys.length === 0) return new Map()
+  const found = tx.all(
+    raw<{ at: number; id: string }>(
+      `select j.value ->> 0 as at, e.id from json_each(?) j cross join outbound_emails e
+       where e.user_key = ? and e.idempotency_key = j.value ->> 1 and e.created_at > ?`,
+      [JSON.stringify(keys), userKey, now - DAY],
+    ),
+  )
+  return new Map(found.map(({ at, id }) => [at, id]))
+}
+
+/** The columns in which the emails of a batch differ. */
+const OWN = ['id', 'batch_index', 'to', 'subject', 'message_id', 'idempotency_key', 'metadata'] as const
+type Own = (typeof OWN)[number]
+const isOwn = (column: string): column is Own => OWN.some((own) => own === column)
+
+const INSERT_EMAILS = `insert into outbound_emails (${COLUMNS.map((name) => `"${name}"`).join(', ')})
+  select ${COLUMNS.map((name) => (isOwn(name) ? `value ->> ${OWN.indexOf(name)}` : '?')).join(', ')} from json_each(?) where true`
+
+const INSERT_VALUES = `insert into outbound_bodies (email_key, content)
+  select e.key, j.value ->> 1 from json_each(?) j cross join outbound_emails e where e.id = j.value ->> 0`
+
+/** Writes emails with their values. `row` has the columns that they share. */
+function writeEmails(tx: Tx, row: ReturnType<typeof rowOf>, domain: string, emails: readonly Ready[]): void {
+  const today = dayOf(row.created_at)
+  const rows = emails.map(({ given, id, index, metadata, subject }) => {
+    const own: Record<Own, unknown> = {
+      id,
+      batch_index: index,
+      to: given.to,
+      subject,
+      message_id: given.message_id ?? `<${id}@${domain}>`,
+      idempotency_key: given.repeatKey?.(today) ?? null,
+      metadata: metadata && Object.keys(metadata).length > 0 ? JSON.stringify(metadata) : null,
+    }
+    return OWN.map((name) => own[name])
+  })
+  const shared = COLUMNS.filter((name) => !isOwn(name)).map((name) => row[name])
+  tx.run(raw(INSERT_EMAILS, [...shared, JSON.stringify(rows)]))
+  tx.run(raw(INSERT_VALUES, [JSON.stringify(emails.map(({ given, id }) => [id, writeValues(given.variables)]))]))
+}
+
+/** Records suppressed recipients, each with its event. */
+function suppressAll(
+  tx: Tx,
+  batchKey: number,
+  stopped: readonly (Ready & { stop: Stop | undefined })[],
+  now: number,
+): void {
+  const stops = new Map(stopped.map(({ id, stop }) => [id, stop]))
+  const rows = tx.all(
+    raw<EmailKeys & { id: string; delivery: number }>(
+      `select e.key, e.id, e.user_key, e.domain_key, e.campaign_key, e.agent_id, v.key as delivery
+       from outbound_emails e join deliveries v on v.email_key = e.key where e.batch_key = ? and v.status = 'scheduled'`,
+      [batchKey],
+    ),
+  )
+  for (const { delivery, id, ...email } of rows) {
+    const stop = stops.get(id)
+    if (stop)
+      suppressRecipient(
+        tx,
+        { email, delivery: { key: delivery, role: 'to' }, now },
+        `The address is suppressed: ${stopWords(stop)}.`,
+      )
+  }
+}
+
+async function hashOf({ email, recipients, strict, syntax }: RecipientBatch): Promise<Buffer> {
+  const hash = createHash('sha256').update(payloadHash({ ...email, to: '' }))
+  hash.update(JSON.stringify([syntax, strict]))
+  for (const [index, item] of recipients.entries()) {
+    if (index % 100 === 99) await turn()
+    const {
+      metadata = null,
+      message_id = null,
+      to,
+      variables,
+    } = isRefusedItem(item) ? { to: JSON.stringify(item.problems), variables: {} } : item
+    const inOrder = (values: object | null) => Object.entries(values ?? {}).toSorted(([a], [b]) => (a < b ? -1 : 1))
+    hash.update(JSON.stringify([to, message_id, inOrder(variables), inOrder(metadata)]))
+  }
+  return hash.digest()
+}
