@@ -1,5 +1,5 @@
-// What the compatibility APIs share. Each translates a request into one or a few requests to the API inside the process,
-// with the rights of the token's owner. Whether an email may be sent, to whom and how much is decided there. A
+// What the compatibility APIs share. Each translates a request into one or a few requests to the API inside the
+// process, with the rights of the token's owner. Whether an email may be sent, to whom and how much is decided there. A
 // compatibility API itself only refuses what it cannot put into a request of the API.
 import { Hono, type Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
@@ -57,34 +57,34 @@ export const invalid = (field: string, detail: string, code: 'invalid' | 'requir
   new CompatError(422, [{ code, detail, field }])
 
 /** The parts of a JSON:API document that translations read. */
-export interface Document {
-  data: ResourceObject | ResourceObject[]
+export interface CompatDocument {
+  data: CompatResource | CompatResource[]
   meta?: { next_cursor?: string | null }
 }
-export interface ResourceObject {
+export interface CompatResource {
   type: string
   id: string
   attributes: Record<string, unknown>
 }
 
 /** The answer of the API to a request inside the process. */
-export interface Asked {
-  document: Document
+export interface CompatAsked {
+  document: CompatDocument
   headers: Headers
 }
 
 /** Makes a request to the API inside the process. Throws a CompatError if the answer is an error. */
-export type Ask = (method: string, path: string, data?: Partial<ResourceObject>) => Promise<Asked>
+export type CompatAsk = (method: string, path: string, data?: Partial<CompatResource>) => Promise<CompatAsked>
 
 /** A request of an authenticated client. */
 export interface CompatCall {
   context: Context
-  ask: Ask
+  ask: CompatAsk
   /**
-   * The sending domains of the account with these names, for paths that name one. Clients of these APIs have no scope for
-   * domains.
+   * The sending domains of the account with these names, for paths that name one. Clients of these APIs have no scope
+   * for domains.
    */
-  askForDomains: (names: readonly string[]) => Promise<ResourceObject[]>
+  askForDomains: (names: readonly string[]) => Promise<CompatResource[]>
   /** The key of the account. */
   owner: number
   params: Record<string, string>
@@ -98,7 +98,7 @@ export interface CompatAnswer {
   headers?: Record<string, string>
 }
 
-export interface Endpoint {
+export interface CompatEndpoint {
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   /** A path of Hono below the base of this compatibility API. */
   path: string
@@ -114,7 +114,7 @@ export interface CompatApi {
   base: string
   /** All paths that belong to it, as patterns of Hono. */
   all: readonly string[]
-  endpoints: readonly Endpoint[]
+  endpoints: readonly CompatEndpoint[]
   /** Returns the Authorization header of the API for that of the client, or undefined if it has no key. */
   authorization: (header: string | undefined) => string | undefined
   /** The sentence for a request without a key. */
@@ -129,7 +129,7 @@ export function createCompat(deps: CompatDeps, inside: Inside, api: CompatApi): 
   const app = new Hono()
   const gate = createGate(deps, [])
   const isOn = (): boolean => deps.config.compatibility[api.name]
-  const whole = (context: Context, next: () => Promise<void>, endpoint?: Endpoint, allow?: string) =>
+  const whole = (context: Context, next: () => Promise<void>, endpoint?: CompatEndpoint, allow?: string) =>
     isOn() ? perform({ deps, inside, api, gate }, context, endpoint, allow) : next()
   // Some clients need a base URL with a slash at its end, and some without.
   const paths = (path: string): string[] => (api.base === '' ? [path] : [`${api.base}${path}`, `${api.base}/${path}`])
@@ -145,7 +145,7 @@ export function createCompat(deps: CompatDeps, inside: Inside, api: CompatApi): 
   return app
 }
 
-interface Serving {
+interface CompatServing {
   deps: CompatDeps
   inside: Inside
   api: CompatApi
@@ -153,9 +153,9 @@ interface Serving {
 }
 
 async function perform(
-  serving: Serving,
+  serving: CompatServing,
   context: Context,
-  endpoint: Endpoint | undefined,
+  endpoint: CompatEndpoint | undefined,
   allow: string | undefined,
 ): Promise<Response> {
   const { api, deps, gate } = serving
@@ -195,7 +195,7 @@ const BROWSER =
 const problem = (code: Code, detail: string): CompatProblem => ({ code, detail, field: undefined })
 
 /** Finds the caller. A wrong key has the field "Authorization", and is counted even if the answer is not 401. */
-function authenticated({ api, deps, gate }: Serving, context: Context): Caller {
+function authenticated({ api, deps, gate }: CompatServing, context: Context): Caller {
   const authorization = api.authorization(context.req.header('authorization'))
   if (authorization === undefined) throw new CompatError(401, [problem('unauthenticated', api.missingKey)])
   const header = (name: string): string | undefined =>
@@ -225,13 +225,13 @@ function unknown(api: CompatApi, path: string, allow: string | undefined): Compa
 }
 
 function callOf(
-  { deps, inside }: Serving,
+  { deps, inside }: CompatServing,
   {
     caller,
     context,
     endpoint,
     header,
-  }: { context: Context; caller: Caller; endpoint: Endpoint; header: CompatCall['header'] },
+  }: { context: Context; caller: Caller; endpoint: CompatEndpoint; header: CompatCall['header'] },
 ): CompatCall {
   const { incoming } = (context.env ?? {}) as Pick<BodyLimits, 'incoming'>
   return {
@@ -255,7 +255,7 @@ function callOf(
 }
 
 const askAs =
-  (inside: Inside, caller: Caller): Ask =>
+  (inside: Inside, caller: Caller): CompatAsk =>
   async (method, path, data) => {
     const response = await inside(
       caller,
@@ -264,18 +264,20 @@ const askAs =
         ...(data && { headers: { 'Content-Type': JSON_API }, body: JSON.stringify({ data }) }),
       }),
     )
-    const document = (await response.json()) as Document & { errors?: ApiError[] }
+    // A deletion has an empty answer.
+    const text = await response.text()
+    const document = (text === '' ? { data: [] } : JSON.parse(text)) as CompatDocument & { errors?: CompatApiError[] }
     if (response.status < 400) return { document, headers: response.headers }
     throw new CompatError(response.status, problemsIn(document.errors), passedOn(response.headers))
   }
 
-interface ApiError {
+interface CompatApiError {
   code: Code
   detail: string
   source?: { pointer?: string; parameter?: string }
 }
 
-const problemsIn = (errors: readonly ApiError[] = []): CompatProblem[] =>
+const problemsIn = (errors: readonly CompatApiError[] = []): CompatProblem[] =>
   errors.map(({ code, detail, source }) => ({
     code,
     detail,
@@ -290,24 +292,24 @@ const passedOn = (headers: Headers): Record<string, string> => {
 function errorOfRefusal(deps: ErrorDeps, thrown: unknown): CompatError {
   const { body, headers } = answerError(thrown, deps)
   const { status } = errorOf(thrown)
-  const { errors } = JSON.parse(body) as { errors: ApiError[] }
+  const { errors } = JSON.parse(body) as { errors: CompatApiError[] }
   const { 'Content-Type': _type, ...others } = headers
   return new CompatError(status, problemsIn(errors), thrown instanceof Refusal ? others : {})
 }
 
 /** The only resource of a document. */
-export function oneOf({ data }: Document): ResourceObject {
+export function oneOf({ data }: CompatDocument): CompatResource {
   if (Array.isArray(data)) throw new TypeError('The document has several resources.')
   return data
 }
 
 /** Follows the pages of a list of the API up to `most` resources. */
-export async function allOf(ask: Ask, path: string, most = 1000): Promise<ResourceObject[]> {
-  const found: ResourceObject[] = []
+export async function allOf(ask: CompatAsk, path: string, most = 1000): Promise<CompatResource[]> {
+  const found: CompatResource[] = []
   let cursor: string | null | undefined
   do {
     const at = cursor ? `${path}${path.includes('?') ? '&' : '?'}page[cursor]=${encodeURIComponent(cursor)}` : path
-    const { document }: Asked = await ask('GET', at)
+    const { document }: CompatAsked = await ask('GET', at)
     found.push(...[document.data].flat())
     cursor = document.meta?.next_cursor
   } while (cursor && found.length < most)
@@ -317,14 +319,14 @@ export async function allOf(ask: Ask, path: string, most = 1000): Promise<Resour
 // Fields. A table for each endpoint names every field with its fate, and documentation follows from it.
 
 /** The attributes of a request of the API, as a translation writes them. */
-export type Attributes = Record<string, unknown>
+export type CompatAttributes = Record<string, unknown>
 
 export interface CompatField {
   /** Its meaning, for the documentation. */
   about: string
   required?: true
   /** Writes the value into the request. Throws a CompatError if that is impossible. Absent if the field is ignored. */
-  take?: (value: unknown, to: Attributes, whole: Readonly<Record<string, unknown>>) => void
+  take?: (value: unknown, to: CompatAttributes, whole: Readonly<Record<string, unknown>>) => void
 }
 
 export type CompatFields = Readonly<Record<string, CompatField>>
@@ -353,8 +355,8 @@ export function translated(
   fields: CompatFields,
   given: Readonly<Record<string, unknown>>,
   ignored: Set<string>,
-): Attributes {
-  const to: Attributes = {}
+): CompatAttributes {
+  const to: CompatAttributes = {}
   for (const [name, { required }] of Object.entries(fields))
     if (required && (given[name] ?? null) === null) throw invalid(name, `"${name}" is required.`, 'required')
   for (const [name, value] of Object.entries(given)) {

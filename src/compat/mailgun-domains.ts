@@ -1,9 +1,9 @@
 // The domains of Mailgun's clients.
-import { allOf, CompatError, type CompatAnswer, type CompatCall, type ResourceObject } from './kit.ts'
+import { allOf, CompatError, type CompatAnswer, type CompatCall, type CompatResource } from './kit.ts'
 import { RECORD_TYPES, mxValue } from './records.ts'
 
 /** The sending domain that a path names: the domain itself, or its nearest parent of the account. Throws 404. */
-export async function domainNamed({ askForDomains }: CompatCall, name: string): Promise<ResourceObject> {
+export async function domainNamed({ askForDomains }: CompatCall, name: string): Promise<CompatResource> {
   const labels = name.split('.')
   const names = labels
     .slice(0, -1)
@@ -23,7 +23,7 @@ export const noDomain = (name: string): CompatError =>
 const stateOf = (status: unknown): string =>
   status === 'active' ? 'active' : status === 'suspended' ? 'disabled' : 'unverified'
 
-const domainOf = ({ attributes, id }: ResourceObject): object => ({
+const domainOf = ({ attributes, id }: CompatResource): object => ({
   id,
   name: attributes['name'],
   state: stateOf(attributes['status']),
@@ -54,7 +54,7 @@ export async function showDomain(call: CompatCall): Promise<CompatAnswer> {
   return { body: { domain: domainOf(domain), sending_dns_records: of(false), receiving_dns_records: of(true) } }
 }
 
-function recordOf({ attributes }: ResourceObject): object {
+function recordOf({ attributes }: CompatResource): object {
   const type = RECORD_TYPES[String(attributes['record_type'])] ?? 'TXT'
   const mx = type === 'MX' ? mxValue(attributes['value']) : undefined
   return {

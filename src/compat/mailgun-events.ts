@@ -1,7 +1,7 @@
 // The events of Mailgun's clients: GET /email-events of the API, with filter expressions and pages as paths.
 import type { Keyring } from '../base/keyring.ts'
 import { isObject, jsonOf } from '../base/json.ts'
-import { CompatError, invalid, type Asked, type CompatAnswer, type CompatCall, type ResourceObject } from './kit.ts'
+import { CompatError, invalid, type CompatAsked, type CompatAnswer, type CompatCall, type CompatResource } from './kit.ts'
 import { domainNamed } from './mailgun-domains.ts'
 import { holds, parseFilter, wordsOnly, type FilterExpression } from './mailgun-filter.ts'
 import { timeIn } from './mailgun-messages.ts'
@@ -25,7 +25,7 @@ const TYPES: Readonly<Record<string, readonly string[]>> = {
 const NAMES = new Map(Object.entries(TYPES).flatMap(([name, types]) => types.map((type) => [type, name] as const)))
 
 /** What a client asks for. A page token contains it, because clients change the parameters of later pages. */
-interface Query {
+interface EventQuery {
   domain: string
   limit: number
   ascending: boolean
@@ -35,7 +35,7 @@ interface Query {
 }
 
 /** A page: behind the event `after` on the page of the API at a cursor. `last`: the end of the list. */
-interface Place {
+interface EventPlace {
   cursor?: string
   after?: string
   last?: true
@@ -45,7 +45,7 @@ const FILTERS = ['event', 'tags', 'recipient', 'message-id', 'from', 'to', 'subj
 const UNSUPPORTED = ['list', 'attachment', 'size']
 
 /** Reads the parameters of the first page. Throws a CompatError. */
-function queryOf(call: CompatCall, domain: string): Query {
+function queryOf(call: CompatCall, domain: string): EventQuery {
   const given = call.context.req.query()
   for (const name of UNSUPPORTED) if (given[name] !== undefined) throw invalid(name, `"${name}" is not supported.`)
   const limit = given['limit'] ?? String(USUAL)
@@ -80,7 +80,7 @@ function queryOf(call: CompatCall, domain: string): Query {
 }
 
 /** The filters that the API applies, and those that are left for the translation. */
-function filtersOf({ filters }: Query): {
+function filtersOf({ filters }: EventQuery): {
   api: Record<string, string>
   left: [string, FilterExpression][]
   none: boolean
@@ -106,9 +106,9 @@ function filtersOf({ filters }: Query): {
   return { api, left, none: types.length === 0 }
 }
 
-const dataOf = ({ attributes }: ResourceObject): Data => (attributes['data'] ?? {}) as Data
+const dataOf = ({ attributes }: CompatResource): Data => (attributes['data'] ?? {}) as Data
 
-function isShown(event: ResourceObject, left: readonly [string, FilterExpression][]): boolean {
+function isShown(event: CompatResource, left: readonly [string, FilterExpression][]): boolean {
   const data = dataOf(event)
   // Opens and clicks of machines are not events of the recipient.
   const by = (data['open'] ?? data['click']) as Data | undefined
@@ -121,7 +121,7 @@ function isShown(event: ResourceObject, left: readonly [string, FilterExpression
   })
 }
 
-function valuesOf(name: string, data: Data, event: ResourceObject): string[] {
+function valuesOf(name: string, data: Data, event: CompatResource): string[] {
   const values = (): unknown[] => {
     switch (name) {
       case 'tags':
@@ -152,14 +152,14 @@ function messageIdOf(data: Data): string {
   return typeof batch === 'string' ? `${batch}@${bare(data['message_id']).split('@').at(-1)}` : bare(data['message_id'])
 }
 
-const severityOf = ({ attributes }: ResourceObject): string | undefined =>
+const severityOf = ({ attributes }: CompatResource): string | undefined =>
   attributes['event'] === 'email.delayed'
     ? 'temporary'
     : NAMES.get(String(attributes['event'])) === 'failed'
       ? 'permanent'
       : undefined
 
-/** Codes of Mailgun for suppressions. Clients give up on an address with 605 or 607, so that those must be permanent. */
+/** Codes of Mailgun for suppressions. Clients give up on an address after 605 and 607, so those must be permanent. */
 const SUPPRESSED: Readonly<Record<string, readonly [code: number, reason: string, message: string]>> = {
   hard_bounce: [605, 'suppress-bounce', 'Not delivered: the address has bounced before.'],
   manual: [605, 'suppress-bounce', 'Not delivered: the address is suppressed.'],
@@ -174,13 +174,13 @@ const NO_ANSWER = 499
 const REJECTED = 550
 const LIFETIME_OVER = '4.4.7'
 
-interface Outcome {
+interface EventOutcome {
   code: number
   message: string
   reason?: string
 }
 
-function outcomeOf({ attributes }: ResourceObject): Outcome | undefined {
+function outcomeOf({ attributes }: CompatResource): EventOutcome | undefined {
   const data = (attributes['data'] ?? {}) as Data
   const reply = (data['delivery'] ?? data['bounce'] ?? data['delay']) as Data | undefined
   const message = String(reply?.['response'] ?? '') || 'No reply'
@@ -206,7 +206,7 @@ function outcomeOf({ attributes }: ResourceObject): Outcome | undefined {
 }
 
 /** An event as Mailgun's clients read it. */
-function itemOf(event: ResourceObject): object {
+function itemOf(event: CompatResource): object {
   const { attributes, id } = event
   const data = dataOf(event)
   const name = NAMES.get(String(attributes['event'])) ?? ''
@@ -269,7 +269,7 @@ export const listEvents =
         ? { query: queryOf(call, domain.id), place: {} }
         : pageIn(deps, label, call.params['page'])
     const { events, next } = await eventsAt(call, query, place)
-    const url = (at: Place): string => {
+    const url = (at: EventPlace): string => {
       const token = deps.keyring.seal(label, JSON.stringify({ query, place: at })).toString('base64url')
       return `${deps.publicUrl()}/v3/${encodeURIComponent(name)}/events/${token}`
     }
@@ -277,10 +277,10 @@ export const listEvents =
     return { body: { items: events.map(itemOf), paging } }
   }
 
-function pageIn({ keyring }: PageDeps, label: string, token: string): { query: Query; place: Place } {
+function pageIn({ keyring }: PageDeps, label: string, token: string): { query: EventQuery; place: EventPlace } {
   try {
     const read = jsonOf(keyring.open(label, Buffer.from(token, 'base64url')))
-    if (isObject(read)) return read as unknown as { query: Query; place: Place }
+    if (isObject(read)) return read as unknown as { query: EventQuery; place: EventPlace }
   } catch {
     // Another account or domain, or not a token.
   }
@@ -296,9 +296,9 @@ function pageIn({ keyring }: PageDeps, label: string, token: string): { query: Q
 /** The events of a page, and the place of the next one. */
 async function eventsAt(
   { ask }: CompatCall,
-  query: Query,
-  place: Place,
-): Promise<{ events: ResourceObject[]; next: Place }> {
+  query: EventQuery,
+  place: EventPlace,
+): Promise<{ events: CompatResource[]; next: EventPlace }> {
   const { api, left, none } = filtersOf(query)
   if (none) return { events: [], next: place }
   const ascending = place.last ? !query.ascending : query.ascending
@@ -309,13 +309,13 @@ async function eventsAt(
   for (const [name, value] of Object.entries(api)) parameters.set(`filter[${name}]`, value)
   if (query.since !== undefined) parameters.set('filter[since]', query.since)
   if (query.until !== undefined) parameters.set('filter[until]', query.until)
-  const events: ResourceObject[] = []
-  let at: Place = place
+  const events: CompatResource[] = []
+  let at: EventPlace = place
   for (let pages = 0; events.length < query.limit; pages++) {
     // A page of the API, without the events that the client already has.
     parameters.set('page[size]', String(query.limit))
     if (at.cursor !== undefined) parameters.set('page[cursor]', at.cursor)
-    const { document }: Asked = await ask('GET', `/email-events?${parameters}`)
+    const { document }: CompatAsked = await ask('GET', `/email-events?${parameters}`)
     const all = [document.data].flat()
     const known = all.findIndex(({ id }) => id === at.after)
     let taken = known + 1

@@ -26,6 +26,11 @@ export class MailgunForm {
     return new Set(this.names().filter((name) => !this.#read.has(name)))
   }
 
+  /** Marks a field as ignored although it was read. */
+  ignore(name: string): void {
+    this.#read.delete(name)
+  }
+
   /** All texts of a field. Throws a CompatError for a file. */
   texts(name: string): string[] {
     this.#read.add(name)

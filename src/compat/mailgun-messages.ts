@@ -3,7 +3,7 @@
 import { isObject, jsonOf } from '../base/json.ts'
 import { parseAddress } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
-import { ignoredHeader, invalid, oneOf, type Attributes, type CompatAnswer, type CompatCall } from './kit.ts'
+import { ignoredHeader, invalid, oneOf, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
 import { addressesIn, MailgunForm, withMailgunForm } from './mailgun-form.ts'
 
 const MAX_BATCH = 1000
@@ -69,14 +69,15 @@ function refuseUnsafe(form: MailgunForm): void {
 }
 
 /** The headers of a message: attributes for those that have one, and the others. */
-function headersOf(form: MailgunForm, domain: string, isBatch: boolean): Attributes {
+function headersOf(form: MailgunForm, domain: string, isBatch: boolean): CompatAttributes {
   const headers: Record<string, string> = {}
-  const to: Attributes = {}
+  const to: CompatAttributes = {}
   let [list, post] = ['', false]
   for (const name of form.names().filter((each) => each.startsWith('h:'))) {
     const field = name.slice(2)
     const lower = field.toLowerCase()
     const isSender = lower === 'sender' && isSameAddress(form.text(name), form.text('from'))
+    if (isSender) form.ignore(name)
     if (COMPOSED.has(lower) || isSender) continue
     const text = form.text(name) ?? ''
     if (lower === 'reply-to') to['reply_to'] = addressesIn([text])
@@ -101,7 +102,7 @@ const isSameAddress = (one = '', other = ''): boolean => {
 const OWN_ADDRESS = /^(?:mailto:)?%(?:tag_)?unsubscribe_email%$/
 
 /** The URIs of the sender come first: the reader's choice belongs to the list that the sender keeps. */
-function unsubscribeOf(text: string, post: boolean, isBatch: boolean): Attributes {
+function unsubscribeOf(text: string, post: boolean, isBatch: boolean): CompatAttributes {
   const all = [...text.matchAll(/<([^<>]+)>/g)].map(([, uri = '']) => uri.trim())
   if (all.length === 0)
     throw invalid(
@@ -116,7 +117,7 @@ function unsubscribeOf(text: string, post: boolean, isBatch: boolean): Attribute
   }
 }
 
-function metadataOf(form: MailgunForm): Attributes {
+function metadataOf(form: MailgunForm): CompatAttributes {
   const metadata: Record<string, string> = {}
   const given = form.text('h:X-Mailgun-Variables')
   if (given !== undefined && given !== '') {
@@ -132,8 +133,8 @@ function metadataOf(form: MailgunForm): Attributes {
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /** Tracking, tags and the time of sending. */
-function optionsOf(form: MailgunForm): Attributes {
-  const to: Attributes = {}
+function optionsOf(form: MailgunForm): CompatAttributes {
+  const to: CompatAttributes = {}
   const all = form.flag('o:tracking', ['htmlonly'])
   for (const [name, attribute] of [
     ['o:tracking-opens', 'track_opens'],
@@ -150,7 +151,7 @@ function optionsOf(form: MailgunForm): Attributes {
   return to
 }
 
-/** An RFC 2822 date or epoch seconds, as a timestamp. Throws a CompatError. */
+/** An RFC 5322 date or epoch seconds, as a timestamp. Throws a CompatError. */
 export function timeIn(name: string, text: string): string {
   const at = /^\d{1,12}(?:\.\d{1,9})?$/.test(text) ? Math.round(Number(text) * 1000) : Date.parse(text)
   // A date without a time zone would be read in that of this server.
@@ -160,8 +161,8 @@ export function timeIn(name: string, text: string): string {
   return new Date(at).toISOString()
 }
 
-async function filesOf(form: MailgunForm): Promise<Attributes> {
-  const attachments: Attributes[] = []
+async function filesOf(form: MailgunForm): Promise<CompatAttributes> {
+  const attachments: CompatAttributes[] = []
   for (const [field, inline] of [
     ['attachment', false],
     ['inline', true],
@@ -193,8 +194,8 @@ function variablesOf(form: MailgunForm): Map<string, Record<string, unknown>> | 
   )
 }
 
-/** Variables that every recipient has, under names that clients cannot choose. */
-const OWN = { recipient: 'postrider%to', recipient_email: 'postrider%email', recipient_name: 'postrider%name' } as const
+/** Variables that every recipient has. */
+const OWN = { recipient: 'postrider:to', recipient_email: 'postrider:email', recipient_name: 'postrider:name' } as const
 const UNKNOWN =
   /%(?:unsubscribe_url|tag_unsubscribe_url|mailing_list_unsubscribe_url|unsubscribe_email|tag_unsubscribe_email)%/
 
@@ -231,7 +232,7 @@ const queued = (id: string, headers: Record<string, string>): CompatAnswer => ({
 const repeated = (headers: Headers): Record<string, string> =>
   headers.has('idempotent-replayed') ? { 'Idempotent-Replayed': 'true' } : {}
 
-function keyOf({ header }: CompatCall): Attributes {
+function keyOf({ header }: CompatCall): CompatAttributes {
   const key = header('idempotency-key')
   return key === undefined ? {} : { idempotency_key: key }
 }
@@ -258,7 +259,7 @@ export const sendMessage = (call: CompatCall): Promise<CompatAnswer> =>
     const variables = variablesOf(form)
     const [html, text] = [form.text('html') ?? '', form.text('text')]
     if (html === '' && !text) throw invalid('text', 'The email has neither "html" nor "text".', 'required')
-    const attributes: Attributes = {
+    const attributes: CompatAttributes = {
       from,
       subject: form.text('subject') ?? '',
       html,
@@ -289,11 +290,11 @@ export const sendMessage = (call: CompatCall): Promise<CompatAnswer> =>
     })
   })
 
-const withoutEmpty = (lists: Record<string, unknown[]>): Attributes =>
+const withoutEmpty = (lists: Record<string, unknown[]>): CompatAttributes =>
   Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0))
 
-interface Batch {
-  attributes: Attributes
+interface MailgunBatch {
+  attributes: CompatAttributes
   to: string[]
   copies: { cc: string[]; bcc: string[] }
   variables: Map<string, Record<string, unknown>>
@@ -302,7 +303,7 @@ interface Batch {
 async function sendBatch(
   call: CompatCall,
   form: MailgunForm,
-  { attributes, copies, to, variables }: Batch,
+  { attributes, copies, to, variables }: MailgunBatch,
 ): Promise<CompatAnswer> {
   if (copies.cc.length + copies.bcc.length > 0)
     throw invalid('cc', '"cc" and "bcc" cannot be used with "recipient-variables": each copy would go there.')
@@ -316,7 +317,7 @@ async function sendBatch(
   const { from, message_id, metadata, tags, attachments, ...texts } = attributes
   const domain = parseAddress(String(from))?.domain ?? ''
   const email = {
-    ...(mapTexts(texts, 'html') as Attributes),
+    ...(mapTexts(texts, 'html') as CompatAttributes),
     ...withoutUndefined({ from, metadata, tags, attachments }),
   }
   const type = 'outbound-email-batches'
@@ -343,10 +344,10 @@ async function sendBatch(
 
 /** Metadata and Message-ID of one recipient, with their values. */
 function perRecipient(
-  { metadata, message_id }: Attributes,
+  { metadata, message_id }: CompatAttributes,
   values: Record<string, unknown>,
   domain: string,
-): Attributes {
+): CompatAttributes {
   const filled = (text: string): string =>
     text.replace(/%recipient\.([^%]+)%/g, (placeholder, key: string) =>
       Object.hasOwn(values, key) ? textOf(values[key] ?? '') : placeholder,
@@ -361,7 +362,7 @@ function perRecipient(
   }
 }
 
-const withoutUndefined = (given: Attributes): Attributes =>
+const withoutUndefined = (given: CompatAttributes): CompatAttributes =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 
 /** Options in the header of a MIME message, by their field in a form. */

@@ -1,5 +1,5 @@
 // The suppressions of Mailgun's clients: bounces, complaints and unsubscribes of a domain.
-import { CompatError, invalid, type CompatAnswer, type CompatCall, type ResourceObject } from './kit.ts'
+import { CompatError, invalid, type CompatAnswer, type CompatCall, type CompatResource } from './kit.ts'
 import { domainNamed } from './mailgun-domains.ts'
 
 /** Reasons by the kind in the path. */
@@ -14,14 +14,14 @@ const USUAL = 100
 const MOST = 1000
 const MOST_OF_API = 100
 
-const itemOf = (kind: SuppressionKind, { attributes }: ResourceObject): object => ({
+const itemOf = (kind: SuppressionKind, { attributes }: CompatResource): object => ({
   address: attributes['email'],
   ...(kind === 'bounces' && { code: '550', error: String(attributes['reason']) }),
   ...(kind === 'unsubscribes' && { tags: ['*'] }),
   created_at: new Date(String(attributes['created_at'])).toUTCString(),
 })
 
-const queryFor = (kind: SuppressionKind, domain: ResourceObject): URLSearchParams =>
+const queryFor = (kind: SuppressionKind, domain: CompatResource): URLSearchParams =>
   new URLSearchParams({ sort: 'email', 'filter[domain]': domain.id, 'filter[reason]': KINDS[kind].join(',') })
 
 /** Pages are named by their last address, and by the cursor of the API at which they begin. */
@@ -34,7 +34,7 @@ export const listSuppressions =
     if (!/^\d{1,9}$/.test(limit) || Number(limit) < 1) throw invalid('limit', `"limit" must be 1 to ${MOST}.`)
     const count = Math.min(Number(limit), MOST)
     const query = queryFor(kind, await domainNamed(call, name))
-    const items: ResourceObject[] = []
+    const items: CompatResource[] = []
     // The cursor is that of the first page, or follows `page=next`.
     const began = given['page'] === 'next' ? given['address'] : undefined
     let cursor = began
@@ -58,7 +58,7 @@ export const listSuppressions =
 /** In place of a cursor behind the last page. */
 const END = 'end'
 
-async function find(kind: SuppressionKind, call: CompatCall): Promise<ResourceObject> {
+async function find(kind: SuppressionKind, call: CompatCall): Promise<CompatResource> {
   const query = queryFor(kind, await domainNamed(call, (call.params['domain'] ?? '').toLowerCase()))
   query.set('filter[email]', call.params['address'] ?? '')
   const { document } = await call.ask('GET', `/suppressions?${query}`)

@@ -2,9 +2,9 @@
 // (https://documentation.mailgun.com). Clients keep only the origin of the base URL, so its paths begin at the origin.
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
-import type { CompatApi, CompatProblem, Endpoint } from './kit.ts'
+import type { CompatApi, CompatEndpoint, CompatError, CompatProblem } from './kit.ts'
 import { listDomains, showDomain } from './mailgun-domains.ts'
-import { listEvents } from './mailgun-events.ts'
+import { listEvents, type PageDeps } from './mailgun-events.ts'
 import { sendMessage, sendMime } from './mailgun-messages.ts'
 import {
   KINDS,
@@ -61,95 +61,76 @@ function fieldOf(field: string | undefined): string | null {
 const inWordsOfClients = (detail: string): string =>
   detail.replace(/"(\w+)"/g, (whole, name: string) => (Object.hasOwn(FIELDS, name) ? `"${FIELDS[name]}"` : whole))
 
-export function mailgun({ config, keyring }: { config: Pick<Config, 'http'>; keyring: Keyring }): CompatApi {
-  const publicUrl = (): string => config.http.public_url
+function endpointsOf({ keyring, publicUrl }: PageDeps): CompatEndpoint[] {
   const events = listEvents({ keyring, publicUrl })
-  const suppressions = (Object.keys(KINDS) as SuppressionKind[]).flatMap((kind): Endpoint[] => [
-    {
-      method: 'GET',
-      path: `/v3/:domain/${kind}`,
-      scope: 'suppressions:read',
-      about: `List ${kind}.`,
-      run: listSuppressions(kind, publicUrl),
-    },
-    {
-      method: 'GET',
-      path: `/v3/:domain/${kind}/:address`,
-      scope: 'suppressions:read',
-      about: `Get one of the ${kind}.`,
-      run: showSuppression(kind),
-    },
-    {
-      method: 'DELETE',
-      path: `/v3/:domain/${kind}/:address`,
-      scope: 'suppressions:write',
-      about: `Delete one of the ${kind}.`,
-      run: removeSuppression(kind),
-    },
-  ])
-  const domains = ['/v3/domains', '/v4/domains'].flatMap((path): Endpoint[] => [
+  const suppressions = (Object.keys(KINDS) as SuppressionKind[]).flatMap((kind): CompatEndpoint[] => {
+    const one = { path: `/v3/:domain/${kind}/:address`, about: `one of the ${kind}` }
+    return [
+      {
+        method: 'GET',
+        path: `/v3/:domain/${kind}`,
+        scope: 'suppressions:read',
+        about: `List ${kind}.`,
+        run: listSuppressions(kind, publicUrl),
+      },
+      { ...one, method: 'GET', scope: 'suppressions:read', about: `Get ${one.about}.`, run: showSuppression(kind) },
+      {
+        ...one,
+        method: 'DELETE',
+        scope: 'suppressions:write',
+        about: `Delete ${one.about}.`,
+        run: removeSuppression(kind),
+      },
+    ]
+  })
+  const domains = ['/v3/domains', '/v4/domains'].flatMap((path): CompatEndpoint[] => [
     { method: 'GET', path, scope: 'domains:read', about: 'List domains.', run: listDomains },
     { method: 'GET', path: `${path}/:domain`, scope: 'domains:read', about: 'Get a domain.', run: showDomain },
   ])
+  const sends = { method: 'POST', scope: 'emails:send', mail: true } as const
+  const reads = { method: 'GET', scope: 'emails:read', run: events } as const
+  return [
+    ...domains,
+    { ...sends, path: '/v3/:domain/messages', about: 'Send an email, or one to each recipient.', run: sendMessage },
+    { ...sends, path: '/v3/:domain/messages.mime', about: 'Send a MIME message.', run: sendMime },
+    { ...reads, path: '/v3/:domain/events', about: 'List events.' },
+    { ...reads, path: '/v3/:domain/events/:page', about: 'Get a page of events.' },
+    ...suppressions,
+  ]
+}
+
+/** The token is the password. The user name does not matter. */
+function authorizationOf(header: string | undefined): string | undefined {
+  const [, basic = ''] = /^basic +(\S+)$/i.exec(header ?? '') ?? []
+  const password = Buffer.from(basic, 'base64').toString('latin1').replace(/^[^:]*:/, '')
+  return password === '' ? undefined : `Bearer ${password}`
+}
+
+function answerOf({ problems, status: given }: CompatError) {
+  const [first] = problems
+  const status = first ? statusOf(first, given) : given
+  const errors = problems.map(({ code, detail, field }) => ({
+    code,
+    field: fieldOf(field),
+    detail: inWordsOfClients(detail),
+  }))
+  // Clients look for these words.
+  const prefix = first?.code === 'not_found' && first.field === 'from' ? 'Domain not found: ' : ''
   return {
-    name: 'mailgun',
-    base: '',
-    all: ['/v3/*', '/v4/*'],
-    endpoints: [
-      ...domains,
-      {
-        method: 'POST',
-        path: '/v3/:domain/messages',
-        scope: 'emails:send',
-        mail: true,
-        about: 'Send an email, or one to each of many recipients.',
-        run: sendMessage,
-      },
-      {
-        method: 'POST',
-        path: '/v3/:domain/messages.mime',
-        scope: 'emails:send',
-        mail: true,
-        about: 'Send a MIME message.',
-        run: sendMime,
-      },
-      { method: 'GET', path: '/v3/:domain/events', scope: 'emails:read', about: 'List events.', run: events },
-      {
-        method: 'GET',
-        path: '/v3/:domain/events/:page',
-        scope: 'emails:read',
-        about: 'Get a page of events.',
-        run: events,
-      },
-      ...suppressions,
-    ],
-    authorization: (header) => {
-      const [, basic = ''] = /^basic +(\S+)$/i.exec(header ?? '') ?? []
-      const password = Buffer.from(basic, 'base64')
-        .toString('latin1')
-        .replace(/^[^:]*:/, '')
-      return password === '' ? undefined : `Bearer ${password}`
-    },
-    missingKey:
-      'The request has no key. Send it with Basic authentication: the user "api", and an API token of Postrider as the password.',
-    answerError: ({ problems, status: given }) => {
-      const [first] = problems
-      const status = first ? statusOf(first, given) : given
-      const errors = problems.map(({ code, detail, field }) => ({
-        code,
-        field: fieldOf(field),
-        detail: inWordsOfClients(detail),
-      }))
-      const isNoDomain = first?.code === 'not_found' && first.field === 'from'
-      return {
-        status,
-        body: {
-          message: `${isNoDomain ? 'Domain not found: ' : ''}${errors.map(({ detail }) => detail).join(' ')}`,
-          errors,
-        },
-        ...(status === 401 && { headers: { 'WWW-Authenticate': 'Basic realm="Postrider"' } }),
-      }
-    },
-    instead: (path) => INSTEAD.find(([pattern]) => pattern.test(path))?.[1],
+    status,
+    body: { message: prefix + errors.map(({ detail }) => detail).join(' '), errors },
+    ...(status === 401 && { headers: { 'WWW-Authenticate': 'Basic realm="Postrider"' } }),
   }
 }
+
+export const mailgun = ({ config, keyring }: { config: Pick<Config, 'http'>; keyring: Keyring }): CompatApi => ({
+  name: 'mailgun',
+  base: '',
+  all: ['/v3/*', '/v4/*'],
+  endpoints: endpointsOf({ keyring, publicUrl: () => config.http.public_url }),
+  authorization: authorizationOf,
+  missingKey:
+    'The request has no key. Send it with Basic authentication: the user "api", and an API token of Postrider as the password.',
+  answerError: answerOf,
+  instead: (path) => INSTEAD.find(([pattern]) => pattern.test(path))?.[1],
+})

@@ -1,8 +1,8 @@
 // Emails and domains as Resend's clients expect them.
-import type { ResourceObject } from './kit.ts'
+import type { CompatResource } from './kit.ts'
 import { mxValue, RECORD_TYPES } from './records.ts'
 
-type Attributes = ResourceObject['attributes']
+type CompatAttributes = CompatResource['attributes']
 
 interface ShownRecipient {
   role: string
@@ -12,7 +12,7 @@ interface ShownRecipient {
 const list = (value: unknown): unknown[] => (value === null || value === undefined ? [] : [value].flat())
 
 /** The last event of an email, in the words of Resend. */
-function lastEvent({ first_clicked_at, first_opened_at, recipients, status }: Attributes): string {
+function lastEvent({ first_clicked_at, first_opened_at, recipients, status }: CompatAttributes): string {
   const attempts = (recipients as ShownRecipient[]).find(({ role }) => role === 'to')?.attempts ?? 0
   switch (status) {
     case 'queued':
@@ -28,7 +28,7 @@ function lastEvent({ first_clicked_at, first_opened_at, recipients, status }: At
   }
 }
 
-export const emailOf = ({ attributes, id }: ResourceObject): object => ({
+export const emailOf = ({ attributes, id }: CompatResource): object => ({
   object: 'email',
   id,
   to: list(attributes['to']),
@@ -66,7 +66,7 @@ const RECORDS: Readonly<Record<string, string>> = {
 }
 
 /** A domain, with its records if they are given. */
-export const domainOf = ({ attributes, id }: ResourceObject, records?: readonly ResourceObject[]) => ({
+export const domainOf = ({ attributes, id }: CompatResource, records?: readonly CompatResource[]) => ({
   object: 'domain',
   id,
   name: attributes['name'],
@@ -79,7 +79,7 @@ export const domainOf = ({ attributes, id }: ResourceObject, records?: readonly 
   ...(records && { records: records.map(recordOf) }),
 })
 
-function recordOf({ attributes }: ResourceObject): object {
+function recordOf({ attributes }: CompatResource): object {
   const { name, record_type, ttl, value, verified } = attributes
   const type = RECORD_TYPES[String(record_type)] ?? 'TXT'
   // Resend shows the priority of an MX record as a member of its own.

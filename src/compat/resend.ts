@@ -12,13 +12,14 @@ import {
   passes,
   refused,
   translated,
-  type Attributes,
+  type CompatAttributes,
   type CompatAnswer,
   type CompatApi,
   type CompatCall,
+  type CompatField,
   type CompatFields,
   type CompatProblem,
-  type Endpoint,
+  type CompatEndpoint,
 } from './kit.ts'
 import { domainOf, emailOf } from './resend-answers.ts'
 
@@ -27,7 +28,7 @@ const MOST_OF_A_LIST = 100
 const USUAL_LIST = 20
 
 /** One address, or a list of one. */
-function takeTo(value: unknown, to: Attributes): void {
+function takeTo(value: unknown, to: CompatAttributes): void {
   const list = [value].flat()
   if (list.length > 1)
     throw invalid(
@@ -38,7 +39,7 @@ function takeTo(value: unknown, to: Attributes): void {
 }
 
 /** Tags of Resend are names with values. */
-function takeTags(value: unknown, to: Attributes): void {
+function takeTags(value: unknown, to: CompatAttributes): void {
   const tags = new Map<unknown, unknown>()
   for (const tag of Array.isArray(value) ? value : [value]) {
     const { name, value: text } = objectIn(tag, 'Each of "tags"')
@@ -51,7 +52,7 @@ function takeTags(value: unknown, to: Attributes): void {
 }
 
 /** Header fields. Those that the API has attributes for become these attributes. */
-function takeHeaders(value: unknown, to: Attributes): void {
+function takeHeaders(value: unknown, to: CompatAttributes): void {
   const headers: [string, unknown][] = []
   const list: Record<string, unknown> = {}
   for (const [name, text] of Object.entries(objectIn(value, '"headers"'))) {
@@ -64,7 +65,7 @@ function takeHeaders(value: unknown, to: Attributes): void {
   to['headers'] = Object.fromEntries(headers)
 }
 
-function unsubscribeOf(list: Record<string, unknown>): Attributes {
+function unsubscribeOf(list: Record<string, unknown>): CompatAttributes {
   const text = list['list-unsubscribe']
   const uris = typeof text === 'string' ? [...text.matchAll(/<([^<>]+)>/g)].map(([, uri]) => uri) : []
   if (uris.length === 0)
@@ -77,7 +78,7 @@ function unsubscribeOf(list: Record<string, unknown>): Attributes {
 
 const OLD_BUFFER = '"content" of an attachment must be base64 or a Buffer.'
 
-function takeAttachments(value: unknown, to: Attributes): void {
+function takeAttachments(value: unknown, to: CompatAttributes): void {
   if (!Array.isArray(value)) throw invalid('attachments', '"attachments" must be a list.')
   to['attachments'] = value.map((given: unknown, index) => {
     const { content, content_id, content_type, filename, path } = objectIn(given, 'Each of "attachments"')
@@ -95,7 +96,7 @@ function takeAttachments(value: unknown, to: Attributes): void {
 /** Base64 with its padding and without line breaks. Earlier SDKs send the JSON of a Buffer. */
 function base64Of(content: unknown): string {
   if (typeof content === 'string') {
-    const text = content.replace(/[\r\n]+/g, '').replace(/=+$/, '')
+    const text = content.replace(/\s+/g, '').replace(/=+$/, '')
     return text + '='.repeat((4 - (text.length % 4)) % 4)
   }
   const { data, type } = objectIn(content, '"content" of an attachment')
@@ -108,7 +109,7 @@ function base64Of(content: unknown): string {
 const UNITS: Readonly<Record<string, string>> = { m: 'M', h: 'H', d: 'D' }
 
 /** A timestamp, or a time from now such as "in 5 min". Other words depend on somebody's time zone. */
-function takeScheduled(value: unknown, to: Attributes): void {
+function takeScheduled(value: unknown, to: CompatAttributes): void {
   const [, count, unit = ''] =
     (typeof value === 'string' && /^in (\d{1,6}) ?(min|mins|minutes?|hours?|h|days?)$/i.exec(value)) || []
   const letter = UNITS[unit.charAt(0).toLowerCase()]
@@ -122,6 +123,8 @@ function takeScheduled(value: unknown, to: Attributes): void {
 }
 
 const NO_TEMPLATES = 'Postrider has no templates. Send "html" or "text".'
+
+const SCHEDULED: CompatField = { about: 'Timestamp, or a time from now such as "in 5 min".', take: takeScheduled }
 
 export const EMAIL_FIELDS: CompatFields = {
   from: { ...passes('from', 'Sender.'), required: true },
@@ -139,13 +142,13 @@ export const EMAIL_FIELDS: CompatFields = {
   },
   attachments: { about: 'Files: `content` (base64 or a Buffer) or `path` (HTTPS URL).', take: takeAttachments },
   tags: { about: 'Names and values. They become `metadata`.', take: takeTags },
-  scheduled_at: { about: 'Timestamp, or a time from now such as "in 5 min".', take: takeScheduled },
+  scheduled_at: SCHEDULED,
   template: refused('template', NO_TEMPLATES),
   topic_id: refused('topic_id', 'Postrider has no topics, so everybody would get the email.'),
 }
 
 /** The attributes of an email. Throws a CompatError. */
-function emailFrom(given: unknown, ignored: Set<string>): Attributes {
+function emailFrom(given: unknown, ignored: Set<string>): CompatAttributes {
   const attributes = translated(EMAIL_FIELDS, objectIn(given, 'The email'), ignored)
   const { html, text } = attributes
   if (html === undefined && text === undefined)
@@ -167,7 +170,7 @@ const readBody = <T>(call: CompatCall, use: (value: unknown) => Promise<T>): Pro
   })
 
 /** The attribute for the header Idempotency-Key. Throws a CompatError. */
-function idempotencyOf({ header }: CompatCall): Attributes {
+function idempotencyOf({ header }: CompatCall): CompatAttributes {
   const key = header('idempotency-key')
   if (key === undefined) return {}
   if (key.length < 1 || key.length > 256)
@@ -188,7 +191,7 @@ const sendEmail = (call: CompatCall): Promise<CompatAnswer> =>
     return { body: { id: oneOf(document).id }, headers: { ...ignoredHeader(ignored), ...replayed(headers) } }
   })
 
-interface BatchResult {
+interface ResendBatchResult {
   index: number
   id?: string
   errors?: { detail: string }[]
@@ -201,7 +204,7 @@ const sendBatch = (call: CompatCall): Promise<CompatAnswer> =>
     const isPermissive = call.header('x-batch-validation') === 'permissive'
     const ignored = new Set<string>()
     const errors: { index: number; message: string }[] = []
-    const emails: { index: number; attributes: Attributes }[] = []
+    const emails: { index: number; attributes: CompatAttributes }[] = []
     for (const [index, given] of (body as unknown[]).entries())
       try {
         emails.push({ index, attributes: emailFrom(given, ignored) })
@@ -222,7 +225,7 @@ const sendBatch = (call: CompatCall): Promise<CompatAnswer> =>
       const type = 'outbound-email-batches'
       const { document, headers } = await call.ask('POST', `/${type}`, { type, attributes })
       repeat = replayed(headers)
-      for (const { errors: faults, id, index } of oneOf(document).attributes['results'] as BatchResult[])
+      for (const { errors: faults, id, index } of oneOf(document).attributes['results'] as ResendBatchResult[])
         if (faults)
           errors.push({ index: emails[index]?.index ?? index, message: faults.map(({ detail }) => detail).join(' ') })
         else data.push({ id })
@@ -248,7 +251,7 @@ const showEmail = async (call: CompatCall): Promise<CompatAnswer> => ({
 const changeEmail = (call: CompatCall): Promise<CompatAnswer> =>
   readBody(call, async (body) => {
     const ignored = new Set<string>()
-    const fields = { scheduled_at: { ...EMAIL_FIELDS['scheduled_at']!, required: true as const } }
+    const fields = { scheduled_at: { ...SCHEDULED, required: true as const } }
     const attributes = translated(fields, objectIn(body, 'The body'), ignored)
     const id = call.params['id'] ?? ''
     await call.ask('PATCH', pathOf(call), { type: 'outbound-emails', id, attributes })
@@ -282,7 +285,7 @@ async function showDomain({ ask, params }: CompatCall): Promise<CompatAnswer> {
   return { body: domainOf(domain, await allOf(ask, `${path}/records`)) }
 }
 
-const ENDPOINTS: readonly Endpoint[] = [
+const ENDPOINTS: readonly CompatEndpoint[] = [
   { method: 'POST', path: '/emails', scope: 'emails:send', mail: true, about: 'Send an email.', run: sendEmail },
   {
     method: 'POST',

@@ -169,8 +169,8 @@ export function leaveOut(
 }
 
 /**
- * How long (ms) one of several hosts of a relay may be silent, before another one is tried. RFC 5321 §4.5.3.2.1 asks for
- * five minutes, because unknown servers can be slow.
+ * How long (ms) one of several hosts of a relay may be silent before another one is tried. RFC 5321 §4.5.3.2.1 has five
+ * minutes, because unknown servers can be slow.
  */
 const GREETING_OF_RELAY = 30 * SECOND
 

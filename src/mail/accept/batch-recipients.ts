@@ -20,7 +20,7 @@ import { suppressRecipient, type EmailKeys } from '../../delivery/results/settle
 import { slotFor } from '../../reputation/agents.ts'
 import type { Tx } from '../../store/database.ts'
 import { raw } from '../../store/query.ts'
-import { stopsOf, stopWords, type Stop } from '../../suppressions/stops.ts'
+import { stopsOf, reasonOf, stopWords, type Stop } from '../../suppressions/stops.ts'
 import type { OtherResult } from '../batches.ts'
 import { dueAt, SCHEDULED } from '../schedule.ts'
 import { admit, foreignId, requireSubscription, sameMailbox, type NewEmail, type Submission } from './admit.ts'
@@ -424,6 +424,7 @@ function suppressAll(
         tx,
         { email, delivery: { key: delivery, role: 'to' }, now },
         `The address is suppressed: ${stopWords(stop)}.`,
+        reasonOf(stop),
       )
   }
 }
