@@ -15,7 +15,7 @@ import type { UnsignedJob } from '../message/unsigned.ts'
 import { settleBulk, settlePage, withdraw } from '../mail/bulk.ts'
 import { claimBulk } from '../delivery/queue/claim.ts'
 import { damaged, trackingBase } from '../delivery/wire/letter.ts'
-import { domainStop, stopsNow, type KnownStops, type DomainRecipient } from '../suppressions/stops.ts'
+import { domainStop, reasonOf, stopsNow, type KnownStops, type DomainRecipient } from '../suppressions/stops.ts'
 import {
   firstOf,
   type Claim,
@@ -275,7 +275,9 @@ export class CampaignLetters implements MailSource {
     if (contact && contact.status !== 'subscribed')
       return ownVerdict('suppressed', '5.7.1', `The contact is ${contact.status}.`, at)
     const [entry] = stopsNow(known, store, keyring, [to], clock.now(), 'marketing')
-    return entry && ownVerdict('suppressed', '5.7.1', `The address is suppressed (${entry.reason}).`, at)
+    if (!entry) return undefined
+    const verdict = ownVerdict('suppressed', '5.7.1', `The address is suppressed (${entry.reason}).`, at)
+    return { ...verdict, suppression: reasonOf(entry) }
   }
 
   /** The unsubscribe links: one https and one mailto URI (RFC 2369, RFC 8058). */

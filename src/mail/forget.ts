@@ -94,7 +94,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: MailToForget, read: ReadFile
 function withhold(tx: Tx, emailKey: number, delivery: NamedDelivery, { at }: Erasing): void {
   const email = tx.one(emailOf({ key: emailKey }))
   if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL, email.user_key)
-  suppressRecipient(tx, { email, delivery, now: at }, 'The recipient was erased on request.')
+  suppressRecipient(tx, { email, delivery, now: at }, 'The recipient was erased on request.', 'erasure')
 }
 
 /**

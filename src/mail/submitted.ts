@@ -8,7 +8,7 @@ import { db, statement } from '../store/query.ts'
 import { claimSubmitted } from '../delivery/queue/claim.ts'
 import { composeJob, type LetterDeps } from '../delivery/wire/letter.ts'
 import { emailOf, moveEmail, settle, type Delivery } from '../delivery/results/settle.ts'
-import { domainStop, stopsNow, type Stop } from '../suppressions/stops.ts'
+import { domainStop, reasonOf, stopsNow, type Stop } from '../suppressions/stops.ts'
 import type { Claim, LetterJob, MailTransaction, MailSource, MailPlan } from '../delivery/queue/transaction.ts'
 
 export interface SubmittedDeps extends LetterDeps {
@@ -69,7 +69,9 @@ export class SubmittedMail implements MailSource {
 
 /** The verdict for an address that was suppressed after the email was accepted: it is not sent (D25). */
 const verdictOf = (stop: Stop | undefined): Verdict | undefined =>
-  stop &&
-  ownVerdict('suppressed', '5.7.1', `The address was suppressed after the email was accepted (${stop.reason}).`, {
-    stage: 'compose',
-  })
+  stop && {
+    ...ownVerdict('suppressed', '5.7.1', `The address was suppressed after the email was accepted (${stop.reason}).`, {
+      stage: 'compose',
+    }),
+    suppression: reasonOf(stop),
+  }

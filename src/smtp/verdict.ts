@@ -42,6 +42,8 @@ export interface Verdict {
   source?: string
   /** For problems of this server: the message for the operator. */
   cause?: string
+  /** For `suppressed`: why the address is suppressed, unless the reason is another one. */
+  suppression?: string
   /** The DNS record of the sending domain that is missing, if the email waits for it and not for this server. */
   record?: string
   /** Set if the email waits because it is corrupt in the database or the spool. Other email may be intact. */

@@ -60,6 +60,9 @@ const REASONS: Record<Suppression['reason'], string> = {
 export const stopWords = ({ erased = false, reason }: { reason: string; erased?: boolean }): string =>
   erased ? 'the recipient was erased on request' : isNameIn(REASONS, reason) ? REASONS[reason] : reason
 
+/** Why an address is suppressed, as the data of events have it. */
+export const reasonOf = ({ erased, reason }: Stop): Suppression['reason'] | 'erasure' => (erased ? 'erasure' : reason)
+
 export interface DomainRecipient {
   domain_key: number
   address: string

@@ -174,6 +174,12 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
         .object({
           kind: words('Resulting status, such as `suppressed`. Null if unknown.').nullable(),
           reason: words('Reason, as a sentence. Null if unknown.').nullable(),
+          suppression_reason: z
+            .enum([...valuesOf('suppressions', 'reason'), 'erasure'])
+            .nullable()
+            .describe(
+              'Why the recipient is suppressed. Null if the reason is another one, or from an earlier version.',
+            ),
         })
         .describe('Reason for the rejection.'),
     }),

@@ -94,7 +94,9 @@ const ASPECTS: Partial<Record<EventRow['type'], (details: Data, reply: Data) => 
   'email.complained': ({ feedback_type = null }) => ({ complaint: { feedback_type } }),
   'email.opened': ({ machine }) => ({ open: { machine: machine === true } }),
   'email.clicked': ({ machine, url }) => ({ click: { machine: machine === true, url: textOf(url) } }),
-  'email.rejected': ({ kind = null, response = null }) => ({ rejection: { kind, reason: response } }),
+  'email.rejected': ({ kind = null, response = null, suppression = null }) => ({
+    rejection: { kind, reason: response, suppression_reason: suppression },
+  }),
 }
 
 function aspect({ type }: EventRow, details: Data): Data {

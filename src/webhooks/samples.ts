@@ -46,7 +46,10 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
   'email.complained': { ...email, complaint: { feedback_type: 'abuse' } },
   'email.opened': { ...email, open: { machine: false } },
   'email.clicked': { ...email, click: { machine: false, url: 'https://example.org/offer' } },
-  'email.rejected': { ...email, rejection: { kind: 'suppressed', reason: 'The address was suppressed.' } },
+  'email.rejected': {
+    ...email,
+    rejection: { kind: 'suppressed', reason: 'The address was suppressed.', suppression_reason: 'hard_bounce' },
+  },
   'email.unsubscribed': email,
   'inbound_email.received': {
     inbound_email_id: '019bc186-5d00-7e00-8b00-4c4c4c4c4c4c',

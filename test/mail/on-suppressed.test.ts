@@ -15,6 +15,12 @@ const { become, eventTypes, show, tryPost } = mailsOf(() => postrider)
 const used = (): number =>
   postrider.appliance.deps.store.first(raw<{ used: number }>('select used from usage'))?.used ?? 0
 
+/** The rejections of an email as `GET /email-events` shows them. */
+const rejections = async (id: string): Promise<unknown[]> =>
+  (await postrider.api('GET', `/email-events?filter[email]=${id}&filter[event]=email.rejected`)).body.data.map(
+    ({ attributes }: { attributes: { data: { rejection: unknown } } }) => attributes.data.rejection,
+  )
+
 setUp(async () => {
   const { clock, store } = postrider.appliance.deps
   const [about] = store.all(
@@ -43,6 +49,13 @@ test('with "record", the suppressed copy is recorded with an event, costs no vol
   const { recipients } = await show(id)
   assert.deepEqual(recipients.map((each) => each.status).toSorted(), ['delivered', 'delivered', 'suppressed'])
   assert.equal(eventTypes(id)[0], 'email.rejected')
+  assert.deepEqual(await rejections(id), [
+    {
+      kind: 'suppressed',
+      reason: 'The address is suppressed: a receiving server reported that it does not exist.',
+      suppression_reason: 'hard_bounce',
+    },
+  ])
   assert.deepEqual(new Set(exchanger.heard.flatMap(({ to }) => to)), new Set(['bob@there.test', 'eve@there.test']))
 })
 
@@ -68,6 +81,8 @@ test('a scheduled email records them when it is due, sends the copies, and can b
   postrider.clock.advance(3_600_000)
   const { recipients } = await become(one.body.data.id, 'suppressed')
   assert.deepEqual(recipients.map(({ status }) => status).includes('scheduled'), false)
+  const [rejection] = (await rejections(one.body.data.id)) as [{ suppression_reason: string }]
+  assert.equal(rejection.suppression_reason, 'hard_bounce')
   await until(() => exchanger.heard.some(({ to }) => to.includes('carol@there.test')), 'the copy')
   assert.equal((await show(other.body.data.id)).status, 'cancelled')
 })

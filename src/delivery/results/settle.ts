@@ -172,7 +172,13 @@ function end(tx: Tx, settling: Settling, reply: ReplyColumns, kind: End): void {
   if (kind === 'bounced') tally(tx, email, 'bounce', now)
   const lost = kind === 'bounced' || kind === 'failed' ? kind : undefined
   const bounce = lost && classify({ ...verdict, sender: senderOf(tx, email, delivery) })
-  const details = { ...describe(verdict), kind, ...(bounce ? { class: bounce } : {}) }
+  const { suppression } = verdict
+  const details = {
+    ...describe(verdict),
+    kind,
+    ...(bounce && { class: bounce }),
+    ...(suppression !== undefined && { suppression }),
+  }
   if (lost && bounce && isAboutRecipient(verdict))
     suppressAfterBounce(tx, settling, { address: delivery.address, source: 'smtp' }, lost, bounce)
   if (delivery.role === 'to') moveEmail(tx, settling, onEmail, details)
@@ -258,14 +264,18 @@ export function suppressAfterBounce(
   else if (bounce === 'soft' || bounce === 'quota') noteSoftBounce(tx, about, now)
 }
 
-/** Ends a recipient without an attempt, because the address is suppressed or erased. `response` is for webhooks. */
+/**
+ * Ends a recipient without an attempt, because the address is suppressed or erased. `response` and the reason of the
+ * suppression are for webhooks.
+ */
 export function suppressRecipient(
   tx: Tx,
   { delivery, email, now }: Subject & { delivery: { key: number; role: string } },
   response: string,
+  suppression: string,
 ): void {
   move(tx, deliveryMachine, delivery.key, 'suppress', { next_attempt_at: null, updated_at: now })
-  const details = { kind: 'suppressed', response }
+  const details = { kind: 'suppressed', response, suppression }
   if (delivery.role === 'to') moveEmail(tx, { email, delivery, now }, 'suppressed', details)
   else emit(tx, { email, delivery, now }, 'email.rejected', details)
 }

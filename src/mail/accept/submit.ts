@@ -33,7 +33,7 @@ import { refusePaused } from '../../reputation/pauses.ts'
 import { claimedNew } from '../../delivery/queue/claim.ts'
 import { enqueue, enqueueClaimed, enqueueLater } from '../../delivery/queue/enqueue.ts'
 import { suppressRecipient, type Delivery } from '../../delivery/results/settle.ts'
-import { stopWords } from '../../suppressions/stops.ts'
+import { reasonOf, stopWords } from '../../suppressions/stops.ts'
 import type { ClaimNew, NewClaim } from '../../delivery/queue/transaction.ts'
 import { filesOf } from '../../base/spooled.ts'
 import { writeBody, type SubmittedBody, type WrittenBody } from '../../message/stored-body.ts'
@@ -162,7 +162,8 @@ function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
     const stop = stops[index]
     if (!stop) continue
     const delivery = { key: later(recipient), role: recipient.role }
-    suppressRecipient(tx, { email: inserted, delivery, now }, `The address is suppressed: ${stopWords(stop)}.`)
+    const words = `The address is suppressed: ${stopWords(stop)}.`
+    suppressRecipient(tx, { email: inserted, delivery, now }, words, reasonOf(stop))
   }
   const email = wanted.length === recipients.length ? inserted : tx.one(emailByRow(inserted.key))
   if (scheduledAt !== undefined) {
