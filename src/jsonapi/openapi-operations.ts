@@ -138,7 +138,7 @@ export class Operations {
       tags: [resource.type],
       'x-scope': action.scope,
       ...marked(action.extension ?? resource.extension),
-      parameters: this.#parametersOf(resource, action),
+      parameters: this.#parametersOf(this.#schemas.answered(action, resource), action),
       ...(writes
         ? {
             requestBody: {
@@ -153,7 +153,7 @@ export class Operations {
         [success]: {
           description: DONE[success],
           headers: Object.fromEntries(headers.map((name) => [name, this.#header(name)])),
-          ...(success === '204' ? {} : { content: this.#answer(resource, action) }),
+          ...(success === '204' ? {} : { content: this.#answer(this.#schemas.answered(action, resource), action) }),
         },
         ...Object.fromEntries(
           [...refusalsOf(action)].map(([status, codes]) => [status, this.#refusal(status, codes, id)]),

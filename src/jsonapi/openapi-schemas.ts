@@ -3,7 +3,7 @@
 import { z } from 'zod'
 import { sole } from '../base/lists.ts'
 import { ID_EXAMPLE, requestExample, type JsonObject } from './openapi-examples.ts'
-import type { Field, Resource } from './resource.ts'
+import { answerType, type ActionOf, type Field, type Resource } from './resource.ts'
 import { typeNamed } from './query.ts'
 
 export type { JsonObject }
@@ -90,6 +90,11 @@ export class Schemas {
 
   constructor(resources: readonly Resource<never>[]) {
     this.#types = new Map(resources.map((resource) => [resource.type, resource]))
+  }
+
+  /** The resource that the answer to an action shows. */
+  answered(action: ActionOf<never>, resource: Resource<never>): Resource<never> {
+    return typeNamed(this.#types, answerType(action, resource))
   }
 
   /** A reference to a component. The first call creates the component. */

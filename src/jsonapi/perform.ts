@@ -13,9 +13,9 @@ import { buildDocument, type ResourceObject, type Writer } from './document.ts'
 import type { ApiAnswer, ApiCall } from './exchange.ts'
 import { findParent, list, viewPage } from './listing.ts'
 import { JSON_API } from './media.ts'
-import type { RequestQuery, Types } from './query.ts'
+import { typeNamed, type RequestQuery, type Types } from './query.ts'
 import * as request from './request.ts'
-import type { ActionOf, Call, Caller, Resource, Within } from './resource.ts'
+import { answerType, type ActionOf, type Call, type Caller, type Resource, type Within } from './resource.ts'
 import { visibleTo } from './roles.ts'
 import { checkLinkage, withoutUnchanged } from './unchanged.ts'
 
@@ -212,7 +212,8 @@ async function created<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
     throw request.anchored(thrown, document)
   })
   one.header(headers)
-  const result = buildDocument(one.writer, self, [row], one.asked.query, once)
+  const shown = typeNamed(one.deps.types, answerType(action, self))
+  const result = buildDocument(one.writer, shown, [row], one.asked.query, once)
   await one.audited(action, row)
   const location = result.data[0]?.links?.self
   if (location !== undefined) one.header({ Location: location })

@@ -210,6 +210,8 @@ export type Action<Parts, F extends Fields, Row = unknown, Base = ActionBase> =
       within?: Within
       /** The type of the request document, if it differs from the answer's type. */
       accepts?: string
+      /** The type of the resource that the answer shows, if it is another one. */
+      answers?: string
       /** The maximum size of its body in bytes. */
       bodyLimit?: number
       /** The status instead of 201. */
@@ -354,6 +356,10 @@ export function parentOf<T extends TableName>(
   if (within !== type) throw new Error(`The action is within ${within}, not ${type}.`)
   return parent as ListedRow & RowOf<T>
 }
+
+/** The type of the resource that the answer to an action shows. */
+export const answerType = (action: Action<never, Fields>, { type }: Pick<Resource, 'type'>): string =>
+  (action.kind === 'create' ? action.answers : undefined) ?? type
 
 /** The groups of query parameters that an action accepts. */
 export function paramsOf(action: Action<never, Fields>): readonly Param[] {

@@ -13,10 +13,10 @@ import { errorOf } from './errors.ts'
 import type { ApiAnswer, ApiCall } from './exchange.ts'
 import { checkAccept, checkContentType } from './media.ts'
 import { perform, type PerformDeps } from './perform.ts'
-import { includedTypes, parseQuery, type Types } from './query.ts'
+import { includedTypes, parseQuery, typeNamed, type Types } from './query.ts'
 import * as request from './request.ts'
 import { permits } from './roles.ts'
-import { paramsOf, type ActionOf, type Caller, type Resource } from './resource.ts'
+import { answerType, paramsOf, type ActionOf, type Caller, type Resource } from './resource.ts'
 
 /** The checks of a caller before every route. */
 export interface Gate {
@@ -220,7 +220,8 @@ async function answerCaller<Parts>(
   if (rate.refusal) throw rate.refusal
 
   const self = resource as Resource<never>
-  const query = parseQuery(asked.query, self, paramsOf(action), types)
+  const shown = typeNamed(types, answerType(action, self))
+  const query = parseQuery(asked.query, shown, paramsOf(action), types)
 
   requireScope(caller, action.scope, self)
   if (action.operator && !caller.operator) throw refuse('not_found', 'No such endpoint exists. Check the URL.')
@@ -230,7 +231,7 @@ async function answerCaller<Parts>(
       'This endpoint is not available with a token. Sign in to the console, or use the command line.',
     )
   // An included resource needs the same scope as a request for that resource.
-  for (const included of includedTypes(query, self, types))
+  for (const included of includedTypes(query, shown, types))
     if (included.reads !== undefined) requireScope(caller, included.reads, included)
   if (action.kind === 'create') options.refuseWhenFull()
   if (!writes) return perform(options, action, { asked, commonHeaders, self, caller, query, document: undefined })

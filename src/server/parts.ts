@@ -45,6 +45,7 @@ const CORE: readonly ListedPart[] = [
   listed(async () => (await import('../lists/part.ts')).listsPart, contactsCommand, suppressionListCommands),
   listed(async () => (await import('../delivery/part.ts')).deliveryPart, queueCommand),
   listed(async () => (await import('../mail/part.ts')).mailPart, mailCommand),
+  listed(async () => (await import('../submission/part.ts')).submissionPart),
   listed(async () => (await import('../webhooks/part.ts')).webhooksPart, webhookCommand),
   listed(async () => (await import('../privacy/part.ts')).privacyPart, exportCommand),
   listed(async () => (await import('../reputation/part.ts')).reputationPart, agentCommand),

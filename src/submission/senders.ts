@@ -140,6 +140,7 @@ const REPLIES: Partial<Record<Code, readonly [code: number, enhanced: string]>> 
   overloaded: [451, '4.3.2'],
   message_too_large: [552, '5.3.4'],
   forbidden_attachment: [554, '5.7.0'],
+  reserved_header: [554, '5.5.4'],
 }
 const ELSE = [554, '5.6.0'] as const
 /** A reply line has at most 512 bytes with its codes (RFC 5321 §4.5.3.1.5). */

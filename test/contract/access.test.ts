@@ -349,6 +349,7 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /tokens': 'tokens:write',
   'DELETE /tokens/{}': 'tokens:write',
   'POST /outbound-emails': 'emails:send',
+  'POST /raw-emails': 'emails:send',
   'GET /outbound-emails': 'emails:read',
   'GET /outbound-emails/{}': 'emails:read',
   'DELETE /outbound-emails/{}': 'emails:write',

@@ -4,7 +4,8 @@ import { withAsciiHeader, relayed } from '../../src/message/relay.ts'
 import { inSevenBits, withShortLines } from '../../src/message/reencode.ts'
 import { readSubmitted, UnsendableHeader } from '../../src/message/submitted.ts'
 import { hasBareLineEnd, StrictStream } from '../../src/smtp/session.ts'
-import { ContentCheck } from '../../src/submission/reception.ts'
+import { piecesOf } from '../../src/submission/api.ts'
+import { ContentCheck } from '../../src/submission/message.ts'
 import { around, bombs, both, of, text, type Parser } from './parser.ts'
 
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 1024 })
@@ -65,11 +66,24 @@ export const SUBMITTED: Record<string, Parser> = {
     declared: (thrown) => thrown instanceof Error && thrown.message === 'Command line too long',
   },
   'octets of a message': {
-    files: ['submission/reception.ts'],
+    files: ['submission/message.ts'],
     seeds: of('a\r\n', '\r', 'a', '\0'),
     parse(bytes) {
       const check = new ContentCheck()
       for (let at = 0; at < bytes.length; at += 7) check.add(bytes.subarray(at, at + 7))
+    },
+  },
+  'octets of a message in base64': {
+    files: ['submission/api.ts'],
+    seeds: of('a\r\nb\n\nc\rd', '\r', '\n', '\r\r\n\r', 'ab\r\ncd\r\n'),
+    async parse(bytes) {
+      const pieces: Buffer[] = []
+      for await (const piece of piecesOf(bytes.toString('base64'), 4)) pieces.push(piece)
+      const whole = Buffer.concat(pieces)
+      if (!whole.subarray(-2).equals(Buffer.from('\r\n'))) throw new Error('The last line has no end.')
+      if (/\r(?!\n)|(?<!\r)\n/.test(whole.toString('latin1'))) throw new Error('A line end is bare.')
+      const lines = bytes.toString('latin1').replaceAll(/\r\n?/g, '\n').replace(/\n$/, '')
+      if (whole.toString('latin1').replaceAll('\r\n', '\n') !== `${lines}\n`) throw new Error('A line was changed.')
     },
   },
   'submitted headers': {
