@@ -352,4 +352,9 @@ alter table outbound_emails add column metadata text;
 alter table outbound_emails add column scheduled_at integer;
 alter table outbound_emails add column cancelled_at integer;
 create index outbound_emails_scheduled on outbound_emails (scheduled_at) where status = 'scheduled';
+
+-- Webhooks in the form of another program, with its credentials.
+alter table webhooks add column format text not null default 'standard';
+alter table webhooks add column username text;
+alter table webhooks add column sealed_password blob;
 `
