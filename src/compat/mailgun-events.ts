@@ -1,7 +1,14 @@
 // The events of Mailgun's clients: GET /email-events of the API, with filter expressions and pages as paths.
 import type { Keyring } from '../base/keyring.ts'
 import { isObject, jsonOf } from '../base/json.ts'
-import { CompatError, invalid, type CompatAsked, type CompatAnswer, type CompatCall, type CompatResource } from './kit.ts'
+import {
+  CompatError,
+  invalid,
+  type CompatAsked,
+  type CompatAnswer,
+  type CompatCall,
+  type CompatResource,
+} from './kit.ts'
 import { domainNamed } from './mailgun-domains.ts'
 import { holds, parseFilter, wordsOnly, type FilterExpression } from './mailgun-filter.ts'
 import { timeIn } from './mailgun-messages.ts'

@@ -102,7 +102,9 @@ function endpointsOf({ keyring, publicUrl }: PageDeps): CompatEndpoint[] {
 /** The token is the password. The user name does not matter. */
 function authorizationOf(header: string | undefined): string | undefined {
   const [, basic = ''] = /^basic +(\S+)$/i.exec(header ?? '') ?? []
-  const password = Buffer.from(basic, 'base64').toString('latin1').replace(/^[^:]*:/, '')
+  const password = Buffer.from(basic, 'base64')
+    .toString('latin1')
+    .replace(/^[^:]*:/, '')
   return password === '' ? undefined : `Bearer ${password}`
 }
 

@@ -1,8 +1,6 @@
 // Emails and domains as Resend's clients expect them.
-import type { CompatResource } from './kit.ts'
+import type { CompatAttributes, CompatResource } from './kit.ts'
 import { mxValue, RECORD_TYPES } from './records.ts'
-
-type CompatAttributes = CompatResource['attributes']
 
 interface ShownRecipient {
   role: string

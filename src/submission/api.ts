@@ -45,7 +45,7 @@ export const rawEmails = definer<RawParts>()('raw-emails', {
           z
             .string('must be a string')
             .refine((text) => parseAddrSpec(text) !== undefined, ADDRESS)
-            .transform((text) => parseAddrSpec(text)!.address),
+            .transform((text) => parseAddrSpec(text)?.address ?? text),
         )
         .min(1, 'must contain at least one address')
         .max(MAX_RECIPIENTS, `must contain at most ${MAX_RECIPIENTS} addresses`),
@@ -139,7 +139,7 @@ export async function* piecesOf(base64: string, size = PIECE): AsyncGenerator<Bu
   for (let at = 0; at < base64.length; at += size) {
     const text = kept + Buffer.from(base64.slice(at, at + size), 'base64').toString('latin1')
     // The LF of a CRLF may be in the next piece.
-    kept = /\r?\n?$/.exec(text)![0]
+    kept = /\r?\n?$/.exec(text)?.[0] ?? ''
     const whole = text.slice(0, text.length - kept.length)
     yield Buffer.from(BARE.test(whole) ? whole.replaceAll(/\r\n?|\n/g, '\r\n') : whole, 'latin1')
   }

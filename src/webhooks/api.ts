@@ -71,6 +71,29 @@ export const webhooks = define('webhooks', {
       about: 'Event types to send, or ["*"] for all.',
       example: ['email.delivered', 'email.bounced'],
     }),
+    format: field(z.enum(valuesOf('webhooks', 'format'), 'must be "standard" or "listmonk"'), {
+      create: 'optional',
+      about:
+        'Form of the requests. `standard` (the default): events as Standard Webhooks. `listmonk`: bounces and complaints as the endpoint `/webhooks/bounce` of listmonk accepts them, and no other events.',
+    }),
+    username: field(
+      line(255)
+        .min(1, 'must not be empty')
+        .refine((text) => !text.includes(':'), 'must not contain a colon')
+        .nullable(),
+      {
+        create: 'optional',
+        update: true,
+        about:
+          'User name for HTTP Basic authentication. Only for the format `listmonk`: the name of an API user. Null if requests are not authenticated.',
+      },
+    ),
+    password: field(line(1000).min(1, 'must not be empty').nullable(), {
+      create: 'optional',
+      update: true,
+      read: 'never',
+      about: 'Password for HTTP Basic authentication, stored encrypted: for listmonk, the token of the API user.',
+    }),
     active: field(z.boolean('must be true or false'), {
       update: true,
       kind: 'flag',

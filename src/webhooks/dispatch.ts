@@ -16,7 +16,7 @@ import { webhookDeliveryMachine } from '../store/states/webhook-delivery.ts'
 import { dueGroups, type Queue } from '../store/due.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { moveAll, takeAll } from '../store/move.ts'
-import { secretsOf, webhookByKey, type Webhook, type WebhookDelivery } from './endpoints.ts'
+import { authorizationOf, secretsOf, webhookByKey, type Webhook, type WebhookDelivery } from './endpoints.ts'
 import { fanOut } from './fan-out.ts'
 import { type Poster, signatureHeader } from './post.ts'
 import { isFine, PROBE_FROM, settle } from './settle.ts'
@@ -150,6 +150,7 @@ export class Dispatcher {
     const at = clock.now()
     const seconds = Math.floor(at / SECOND)
     const started = performance.now()
+    const authorization = authorizationOf(keyring, webhook)
     const response = await poster.post(
       webhook.url,
       {
@@ -157,6 +158,7 @@ export class Dispatcher {
         'webhook-id': delivery.id,
         'webhook-timestamp': String(seconds),
         'webhook-signature': signatureHeader(secretsOf(keyring, webhook, at), delivery.id, seconds, delivery.payload),
+        ...(authorization !== undefined && { authorization }),
       },
       delivery.payload,
     )

@@ -36,6 +36,8 @@ export interface WebhookChange {
   name?: string | undefined
   url?: string | undefined
   events?: readonly string[] | undefined
+  username?: string | null | undefined
+  password?: string | null | undefined
   active?: boolean | undefined
   rotate_secret?: boolean | undefined
 }
@@ -49,21 +51,56 @@ function checkUrl(deps: Pick<WebhooksDeps, 'allowed'>, text: string): void {
     throw refuseAttribute(
       'invalid',
       'url',
-      '"url" must not contain credentials. To authenticate requests, verify their signature.',
+      '"url" must not contain credentials. To authenticate requests, verify their signature, or set "username" and "password" if "format" is "listmonk".',
     )
   if (url.hash) throw refuseAttribute('invalid', 'url', '"url" must not contain a fragment.')
   const forbidden = addressRefused(deps, url)
   if (forbidden !== undefined) throw refuseAttribute('invalid', 'url', `"url" ${forbidden}.`)
 }
 
+/** Throws 422 for credentials of an endpoint that gets signed requests. */
+function checkCredentials(
+  { format }: Pick<Webhook, 'format'>,
+  given: Pick<WebhookChange, 'username' | 'password'>,
+): void {
+  for (const name of ['username', 'password'] as const)
+    if (format === 'standard' && typeof given[name] === 'string')
+      throw refuseAttribute('invalid', name, `"${name}" can only be set if "format" is "listmonk". Remove it.`)
+}
+
+/** The columns of credentials that a request sets. */
+const credentialsOf = (
+  keyring: Keyring,
+  id: string,
+  { password, username }: Pick<WebhookChange, 'username' | 'password'>,
+): Partial<Pick<Webhook, 'username' | 'sealed_password'>> => ({
+  ...(username !== undefined && { username }),
+  ...(password !== undefined && { sealed_password: password === null ? null : keyring.seal(id, password) }),
+})
+
+/** The Authorization header of requests to an endpoint (RFC 7617), or undefined without a user name. */
+export function authorizationOf(keyring: Keyring, { id, sealed_password, username }: Webhook): string | undefined {
+  if (username === null) return undefined
+  const password = sealed_password === null ? '' : keyring.open(id, sealed_password)
+  return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`
+}
+
+export interface NewWebhook extends Pick<WebhookChange, 'username' | 'password'> {
+  name: string
+  url: string
+  events: readonly string[]
+  format?: Webhook['format']
+}
+
 export async function createWebhook(
   deps: WebhooksDeps,
   userKey: number,
   domainKey: number,
-  { name, url, events }: { name: string; url: string; events: readonly string[] },
+  { name, url, events, format = 'standard', ...credentials }: NewWebhook,
 ): Promise<{ webhook: Webhook; secret: string }> {
   const { clock, keyring, store } = deps
   checkUrl(deps, url)
+  checkCredentials({ format }, credentials)
   const secret = newSecret()
   const webhook = await store.write((tx) => {
     const now = clock.now()
@@ -81,6 +118,8 @@ export async function createWebhook(
         consecutive_failures: 0,
         secret_hint: hintOf(secret),
         sealed_secret: keyring.seal(id, secret),
+        format,
+        ...credentialsOf(keyring, id, credentials),
         created_at: now,
         updated_at: now,
       }),
@@ -103,6 +142,7 @@ export async function changeWebhook(
     const now = clock.now()
     const before = webhookByKey(tx, key)
     if (!before) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
+    checkCredentials(before, change)
     tx.run(
       db
         .updateTable('webhooks')
@@ -110,6 +150,7 @@ export async function changeWebhook(
           name: change.name ?? before.name,
           url: change.url ?? before.url,
           events: change.events ? JSON.stringify(change.events) : before.events,
+          ...credentialsOf(keyring, before.id, change),
           ...(secret === undefined
             ? {}
             : {
@@ -158,7 +199,7 @@ export function removeWebhook({ store, clock }: WebhooksDeps, key: number): Prom
     tx.run(
       db
         .updateTable('webhooks')
-        .set({ deleted_at: now, sealed_secret: null, sealed_previous: null, updated_at: now })
+        .set({ deleted_at: now, sealed_secret: null, sealed_previous: null, sealed_password: null, updated_at: now })
         .where('key', '=', key),
     )
   })

@@ -10,6 +10,7 @@ import type { RowOf } from '../store/schema/tables.ts'
 import { anyEndpoint, movePlace, placeInLog } from './cursor.ts'
 import type { Webhook } from './endpoints.ts'
 import { aboutMail } from './about-mail.ts'
+import { listmonkPayload } from './listmonk.ts'
 import { payloadOf } from './payload.ts'
 
 const BATCH = 200
@@ -63,23 +64,25 @@ function step(tx: Tx, log: Log, now: number): number {
   )
   for (const event of endpoints.length > 0 ? events : []) {
     const wanting = endpoints.filter((endpoint) => wants(endpoint, event))
-    const payload = wanting.length > 0 ? payloadFor(tx, log, event) : null
-    for (const endpoint of payload === null ? [] : wanting) {
-      const open = endpoint.status === 'active'
-      tx.run(
-        insert({
-          id: newId(now),
-          user_key: event.user_key,
-          webhook_key: endpoint.key,
-          event: event.type,
-          about: aboutOf(event),
-          payload: payload!,
-          // Events during a pause are held for a replay, and not sent automatically when the pause ends.
-          status: open ? 'pending' : 'held',
-          next_attempt_at: open ? now : null,
-          created_at: now,
-        }),
-      )
+    for (const [format, alike] of Map.groupBy(wanting, (endpoint) => endpoint.format)) {
+      const payload = payloadFor(tx, log, event, format)
+      for (const endpoint of payload === null ? [] : alike) {
+        const open = endpoint.status === 'active'
+        tx.run(
+          insert({
+            id: newId(now),
+            user_key: event.user_key,
+            webhook_key: endpoint.key,
+            event: event.type,
+            about: aboutOf(event),
+            payload: payload!,
+            // Events during a pause are held for a replay, and not sent automatically when the pause ends.
+            status: open ? 'pending' : 'held',
+            next_attempt_at: open ? now : null,
+            created_at: now,
+          }),
+        )
+      }
     }
   }
   movePlace(tx, last.key)
@@ -87,9 +90,9 @@ function step(tx: Tx, log: Log, now: number): number {
 }
 
 /** An event with corrupt data is not sent, and does not delay other events. */
-function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>): string | null {
+function payloadFor(tx: Tx, log: Log, event: RowOf<'events'>, format: Webhook['format']): string | null {
   try {
-    return payloadOf(tx, event)
+    return format === 'listmonk' ? listmonkPayload(tx, event) : payloadOf(tx, event)
   } catch (thrown) {
     if (!(thrown instanceof SyntaxError)) throw thrown
     log.error('event_corrupt', { id: event.id, type: event.type, error: thrown.message })

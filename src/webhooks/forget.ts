@@ -53,8 +53,9 @@ export const forgetInPushed: ErasingStep = (tx, erasing, after) => {
 
 /** A payload of the same shape, with the event's facts but without text from the mail. */
 function wordless(payload: string, event: EventType, erasing: Erasing): string {
-  const parsed = jsonOf(payload) as { data: Record<string, unknown> } | undefined
-  if (parsed === undefined) return redact(payload, erasing)
+  const parsed = jsonOf(payload) as { data?: Record<string, unknown> } | undefined
+  // A payload for listmonk has no text from the mail.
+  if (parsed?.data === undefined) return redact(payload, erasing)
   const { data } = parsed
   if (event === RECEIVED)
     Object.assign(data, {

@@ -204,6 +204,7 @@ const one = onePlace({
     return html`${secret === undefined ? '' : secretShown('the signing secret', secret)}
       ${facts([
         ['URL', text(webhook, 'url')],
+        ['Format', text(webhook, 'format')],
         ['Status', stateOf(webhook)],
         ...troublesOf(webhook),
         ['Events', eventsOf(webhook)],

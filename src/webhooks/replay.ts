@@ -1,7 +1,7 @@
 // Deliveries that a user requests: a replay of an event that was already delivered or failed, with a new id and without
 // a change of the original, and an example event.
 import { iso, type Clock } from '../base/clock.ts'
-import { refuse } from '../base/errors.ts'
+import { must, refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { textsOf } from '../base/json.ts'
 import { isNameIn } from '../base/one-of.ts'
@@ -9,6 +9,7 @@ import type { Reader, Store } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import { webhookByKey, type WebhookDelivery } from './endpoints.ts'
+import { listmonkBody } from './listmonk.ts'
 import { SAMPLES } from './samples.ts'
 
 /** Creates the new delivery, due at once. Throws 404 if its endpoint was removed. */
@@ -53,12 +54,17 @@ export function replayDelivery(
  */
 export function deliverSample(
   { store, clock, ring }: { store: Store; clock: Clock; ring: () => void },
-  webhook: Pick<RowOf<'webhooks'>, 'key' | 'user_key' | 'status' | 'events'>,
+  webhook: Pick<RowOf<'webhooks'>, 'key' | 'user_key' | 'status' | 'events' | 'format'>,
 ): Promise<void> {
   if (webhook.status !== 'active')
     throw refuse('transition_not_allowed', `The webhook is ${webhook.status}. Resume it first ("active": true).`)
   const [heard] = textsOf(webhook.events)
-  const event = heard !== undefined && isNameIn(SAMPLES, heard) ? heard : 'email.delivered'
+  const isListmonk = webhook.format === 'listmonk'
+  const event = isListmonk
+    ? 'email.bounced'
+    : heard !== undefined && isNameIn(SAMPLES, heard)
+      ? heard
+      : 'email.delivered'
   return store.write((tx) => {
     const now = clock.now()
     tx.run(
@@ -68,7 +74,9 @@ export function deliverSample(
         webhook_key: webhook.key,
         event,
         about: '',
-        payload: JSON.stringify({ type: event, timestamp: iso(now), data: SAMPLES[event] }),
+        payload: isListmonk
+          ? must(listmonkBody('email.bounced', SAMPLES['email.bounced']), 'The recipient of a sample')
+          : JSON.stringify({ type: event, timestamp: iso(now), data: SAMPLES[event] }),
         status: 'pending',
         attempts: 0,
         next_attempt_at: now,

@@ -120,6 +120,7 @@ const REASONS: Record<string, readonly string[]> = {
     'inbound/scan.ts',
   ],
   'a text within a limit, split at fixed characters, whose parts are only shown, or searched for': [
+    'webhooks/listmonk.ts',
     'mail/page-contents.ts',
     'mail/page-words.ts',
     'views/html/widgets.ts',

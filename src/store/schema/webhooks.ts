@@ -6,6 +6,7 @@ import { WEBHOOK_STATUSES } from '../states/webhook.ts'
 import { blob, due, id, integer, json, key, oneOf, tablesOf, text, time, word } from './table.ts'
 
 const ENDPOINT = 'what an endpoint said'
+const CREDENTIAL = 'the endpoint refuses a wrong one'
 
 export const webhooksTables = tablesOf('webhooks', {
   webhooks: {
@@ -34,6 +35,11 @@ export const webhooksTables = tablesOf('webhooks', {
       deleted_at: time({ null: true }),
       created_at: time(),
       updated_at: time(),
+      format: oneOf(['standard', 'listmonk']),
+      /** For HTTP Basic. */
+      username: text({ null: true, undigested: CREDENTIAL, nobody: 'a name for a program' }),
+      /** Encrypted with the instance key. */
+      sealed_password: blob({ null: true, undigested: CREDENTIAL }),
     },
   },
   outbound_webhooks: {

@@ -387,4 +387,9 @@ create trigger outbound_batches_digest_of_gone after delete on outbound_batches
 alter table outbound_emails add column batch_key integer references outbound_batches;
 alter table outbound_emails add column batch_index integer;
 create index outbound_emails_by_batch on outbound_emails (batch_key, batch_index) where batch_key is not null;
+
+-- Webhooks in the form of another program, with its credentials.
+alter table webhooks add column format text not null default 'standard';
+alter table webhooks add column username text;
+alter table webhooks add column sealed_password blob;
 `
