@@ -2,6 +2,7 @@
 // test/house/parsers.test.ts holds that none is missing.
 import { ANSWERED } from './answers.ts'
 import { BACKUPS } from './backups.ts'
+import { COMPAT } from './compat.ts'
 import { KEPT } from './kept.ts'
 import { LISTS } from './lists.ts'
 import { MAIL } from './mail.ts'
@@ -19,6 +20,7 @@ export const PARSERS: Record<string, Parser> = {
   ...PAGES,
   ...ANSWERED,
   ...REQUESTS,
+  ...COMPAT,
   ...LISTS,
   ...PICTURE,
   ...REPORTS,
