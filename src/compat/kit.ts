@@ -2,7 +2,6 @@
 // process, with the rights of the token's owner. Whether an email may be sent, to whom and how much is decided there. A
 // compatibility API itself only refuses what it cannot put into a request of the API.
 import { Hono, type Context } from 'hono'
-import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import type { Config } from '../base/config.ts'
 import { codeOf, Refusal, type Code } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
@@ -76,10 +75,17 @@ export interface CompatAsked {
 /** Makes a request to the API inside the process. Throws a CompatError if the answer is an error. */
 export type CompatAsk = (method: string, path: string, data?: Partial<CompatResource>) => Promise<CompatAsked>
 
+/** Creates a resource by the API inside the process. Throws a Refusal. */
+export type CompatCreate = (
+  type: string,
+  attributes: CompatAttributes,
+) => Promise<{ created: CompatResource; headers: Record<string, string> }>
+
 /** A request of an authenticated client. */
 export interface CompatCall {
   context: Context
   ask: CompatAsk
+  create: CompatCreate
   /**
    * The sending domains of the account with these names, for paths that name one. Clients of these APIs have no scope
    * for domains.
@@ -237,10 +243,14 @@ function callOf(
   return {
     context,
     ask: askAs(inside, caller),
+    create: async (type, attributes) => {
+      const { body, headers } = await inside.create(caller, `/${type}`, { type, attributes })
+      return { created: oneOf(JSON.parse(body as string) as CompatDocument), headers: repeatedIn(headers) }
+    },
     askForDomains: (names) =>
       allOf(
         askAs(inside, { ...caller, scopes: new Set<string>(['domains:read']) }),
-        `/domains?${new URLSearchParams({ 'filter[name]': names.join(',') })}`,
+        `/domains?filter[name]=${encodeURIComponent(names.join(','))}`,
       ),
     owner: caller.userKey,
     params: context.req.param() as Record<string, string>,
@@ -270,6 +280,10 @@ const askAs =
     if (response.status < 400) return { document, headers: response.headers }
     throw new CompatError(response.status, problemsIn(document.errors), passedOn(response.headers))
   }
+
+/** The header of the answer to a repeated request. */
+const repeatedIn = (headers: Record<string, string>): Record<string, string> =>
+  headers['Idempotent-Replayed'] === undefined ? {} : { 'Idempotent-Replayed': 'true' }
 
 interface CompatApiError {
   code: Code

@@ -113,6 +113,9 @@ function filtersOf({ filters }: EventQuery): {
   return { api, left, none: types.length === 0 }
 }
 
+/** A text in the data of an event, or '' without one. */
+const plain = (value: unknown): string => (typeof value === 'string' ? value : '')
+
 const dataOf = ({ attributes }: CompatResource): Data => (attributes['data'] ?? {}) as Data
 
 function isShown(event: CompatResource, left: readonly [string, FilterExpression][]): boolean {
@@ -148,10 +151,10 @@ function valuesOf(name: string, data: Data, event: CompatResource): string[] {
         return [data['subject']]
     }
   }
-  return values().map((value) => String(value ?? '').toLowerCase())
+  return values().map((value) => plain(value).toLowerCase())
 }
 
-const bare = (id: unknown): string => String(id ?? '').replace(/^<|>$/g, '')
+const bare = (id: unknown): string => plain(id).replace(/^<|>$/g, '')
 
 /** The id that the answer to the send had, without brackets: for a batch, that of the batch. */
 function messageIdOf(data: Data): string {
@@ -190,7 +193,7 @@ interface EventOutcome {
 function outcomeOf({ attributes }: CompatResource): EventOutcome | undefined {
   const data = (attributes['data'] ?? {}) as Data
   const reply = (data['delivery'] ?? data['bounce'] ?? data['delay']) as Data | undefined
-  const message = String(reply?.['response'] ?? '') || 'No reply'
+  const message = plain(reply?.['response']) || 'No reply'
   const code = Number(reply?.['smtp_code'] ?? 0) || NO_ANSWER
   switch (attributes['event']) {
     case 'email.delivered':
@@ -205,7 +208,7 @@ function outcomeOf({ attributes }: CompatResource): EventOutcome | undefined {
     case 'email.rejected': {
       const { reason, suppression_reason } = data['rejection'] as Data
       const [own, why, text] = SUPPRESSED[String(suppression_reason)] ?? [REJECTED, 'generic', '']
-      return { code: own, reason: why, message: String(reason ?? '') || text || 'Rejected.' }
+      return { code: own, reason: why, message: plain(reason) || text || 'Rejected.' }
     }
     default:
       return undefined
@@ -219,7 +222,7 @@ function itemOf(event: CompatResource): object {
   const name = NAMES.get(String(attributes['event'])) ?? ''
   const outcome = outcomeOf(event)
   const reply = (data['delivery'] ?? data['bounce'] ?? data['delay']) as Data | undefined
-  const recipient = String(data['recipient'] ?? '')
+  const recipient = plain(data['recipient'])
   return {
     id,
     event: name,
@@ -322,7 +325,7 @@ async function eventsAt(
     // A page of the API, without the events that the client already has.
     parameters.set('page[size]', String(query.limit))
     if (at.cursor !== undefined) parameters.set('page[cursor]', at.cursor)
-    const { document }: CompatAsked = await ask('GET', `/email-events?${parameters}`)
+    const { document }: CompatAsked = await ask('GET', `/email-events?${parameters.toString()}`)
     const all = [document.data].flat()
     const known = all.findIndex(({ id }) => id === at.after)
     let taken = known + 1

@@ -72,23 +72,32 @@ export class MailgunForm {
   }
 }
 
+/** The fields of a form. Throws a CompatError. */
+async function parsedForm(bytes: Buffer<ArrayBuffer>, type: string): Promise<Iterable<[string, string | File]>> {
+  if (/^application\/x-www-form-urlencoded\b/i.test(type)) return new URLSearchParams(bytes.toString())
+  try {
+    const form = await new Response(bytes, { headers: { 'Content-Type': type } }).formData()
+    return form as unknown as Iterable<[string, string | File]>
+  } catch {
+    throw new CompatError(400, [
+      {
+        code: 'invalid_document',
+        detail: 'The body must be a form: application/x-www-form-urlencoded or multipart/form-data.',
+        field: undefined,
+      },
+    ])
+  }
+}
+
 /** Runs `use` with the form of a request. Throws a CompatError or a Refusal. */
 export function withMailgunForm<T>(call: CompatCall, use: (form: MailgunForm) => Promise<T>): Promise<T> {
   const type = call.header('content-type') ?? ''
   return withBytes(call.context.req.raw, call.limits, async (bytes) => {
     if (hasManyFields(bytes, type, MAX_PARTS))
       throw refuse('payload_too_large', `The form has more than ${MAX_PARTS} fields.`)
-    const parsed = await new Response(bytes, { headers: { 'Content-Type': type } }).formData().catch(() => undefined)
-    if (!parsed)
-      throw new CompatError(400, [
-        {
-          code: 'invalid_document',
-          detail: 'The body must be a form: application/x-www-form-urlencoded or multipart/form-data.',
-          field: undefined,
-        },
-      ])
+    const parsed = await parsedForm(bytes, type)
     const values = new Map<string, (string | File)[]>()
-    for (const [name, value] of parsed as unknown as Iterable<[string, string | File]>) {
+    for (const [name, value] of parsed) {
       if (name.length > MAX_NAME) throw invalid('', `A field has a name of more than ${MAX_NAME} characters.`)
       if (typeof value === 'string' && value.length > MAX_FIELD)
         throw invalid(name, `"${name}" must be at most ${MAX_FIELD} characters long.`)

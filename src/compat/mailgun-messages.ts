@@ -3,7 +3,7 @@
 import { isObject, jsonOf } from '../base/json.ts'
 import { parseAddress } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
-import { ignoredHeader, invalid, oneOf, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
+import { ignoredHeader, invalid, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
 import { addressesIn, MailgunForm, withMailgunForm } from './mailgun-form.ts'
 
 const MAX_BATCH = 1000
@@ -229,9 +229,6 @@ const queued = (id: string, headers: Record<string, string>): CompatAnswer => ({
   headers,
 })
 
-const repeated = (headers: Headers): Record<string, string> =>
-  headers.has('idempotent-replayed') ? { 'Idempotent-Replayed': 'true' } : {}
-
 function keyOf({ header }: CompatCall): CompatAttributes {
   const key = header('idempotency-key')
   return key === undefined ? {} : { idempotency_key: key }
@@ -278,15 +275,18 @@ export const sendMessage = (call: CompatCall): Promise<CompatAnswer> =>
         'to',
         '"to" can have one address here, because every recipient would see the others. Send "recipient-variables", so that each gets a separate email, or use "cc".',
       )
-    const { document, headers } = await call.ask('POST', '/outbound-emails', {
-      type: 'outbound-emails',
-      attributes: { ...attributes, to: to[0], ...withoutEmpty(copies), on_suppressed: 'record', ...keyOf(call) },
+    const { created, headers } = await call.create('outbound-emails', {
+      ...attributes,
+      to: to[0],
+      ...withoutEmpty(copies),
+      on_suppressed: 'record',
+      ...keyOf(call),
     })
-    const { attributes: sent, id } = oneOf(document)
+    const { attributes: sent, id } = created
     return queued(String(sent['message_id']), {
       'Postrider-Email': id,
       ...ignoredHeader(form.ignored()),
-      ...repeated(headers),
+      ...headers,
     })
   })
 
@@ -320,25 +320,21 @@ async function sendBatch(
     ...(mapTexts(texts, 'html') as CompatAttributes),
     ...withoutUndefined({ from, metadata, tags, attachments }),
   }
-  const type = 'outbound-email-batches'
-  const { document, headers } = await call.ask('POST', `/${type}`, {
-    type,
-    attributes: {
-      email,
-      recipients: recipients.map((each) => ({
-        ...each,
-        ...perRecipient({ message_id, metadata }, each.variables, domain),
-      })),
-      syntax: 'percent',
-      on_suppressed: 'record',
-      ...keyOf(call),
-    },
+  const { created, headers } = await call.create('outbound-email-batches', {
+    email,
+    recipients: recipients.map((each) => ({
+      ...each,
+      ...perRecipient({ message_id, metadata }, each.variables, domain),
+    })),
+    syntax: 'percent',
+    on_suppressed: 'record',
+    ...keyOf(call),
   })
-  const { id } = oneOf(document)
+  const { id } = created
   return queued(`<${id}@${domain}>`, {
     'Postrider-Batch': id,
     ...ignoredHeader(form.ignored()),
-    ...repeated(headers),
+    ...headers,
   })
 }
 
@@ -385,22 +381,19 @@ export const sendMime = (call: CompatCall): Promise<CompatAnswer> =>
     refuseUnsafe(options)
     const recipients = addressesIn(form.texts('to')).map((text) => parseAddress(text)?.address ?? text)
     if (recipients.length === 0) throw invalid('to', '"to" is required.', 'required')
-    const { document, headers } = await call.ask('POST', '/raw-emails', {
-      type: 'raw-emails',
-      attributes: {
-        raw: raw.toString('base64'),
-        recipients,
-        ...metadataOf(options),
-        ...optionsOf(options),
-        on_suppressed: 'record',
-        ...keyOf(call),
-      },
+    const { created, headers } = await call.create('raw-emails', {
+      raw: raw.toString('base64'),
+      recipients,
+      ...metadataOf(options),
+      ...optionsOf(options),
+      on_suppressed: 'record',
+      ...keyOf(call),
     })
-    const { attributes, id } = oneOf(document)
+    const { attributes, id } = created
     return queued(String(attributes['message_id']), {
       'Postrider-Email': id,
       ...ignoredHeader(form.ignored()),
-      ...repeated(headers),
+      ...headers,
     })
   })
 

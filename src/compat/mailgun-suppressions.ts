@@ -41,12 +41,12 @@ export const listSuppressions =
     while (cursor !== END && items.length < count) {
       query.set('page[size]', String(Math.min(count - items.length, MOST_OF_API)))
       if (cursor !== undefined) query.set('page[cursor]', cursor)
-      const { document } = await call.ask('GET', `/suppressions?${query}`)
+      const { document } = await call.ask('GET', `/suppressions?${query.toString()}`)
       items.push(...[document.data].flat())
       cursor = document.meta?.next_cursor ?? END
     }
     const url = (page: string, address = ''): string =>
-      `${publicUrl()}/v3/${encodeURIComponent(name)}/${kind}?${new URLSearchParams({ page, address, limit: String(count) })}`
+      `${publicUrl()}/v3/${encodeURIComponent(name)}/${kind}?${new URLSearchParams({ page, address, limit: String(count) }).toString()}`
     return {
       body: {
         items: items.map((item) => itemOf(kind, item)),
@@ -61,7 +61,7 @@ const END = 'end'
 async function find(kind: SuppressionKind, call: CompatCall): Promise<CompatResource> {
   const query = queryFor(kind, await domainNamed(call, (call.params['domain'] ?? '').toLowerCase()))
   query.set('filter[email]', call.params['address'] ?? '')
-  const { document } = await call.ask('GET', `/suppressions?${query}`)
+  const { document } = await call.ask('GET', `/suppressions?${query.toString()}`)
   const [found] = [document.data].flat()
   if (found) return found
   throw new CompatError(404, [{ code: 'not_found', detail: `Address not found in ${kind} table`, field: 'address' }])

@@ -180,15 +180,12 @@ function idempotencyOf({ header }: CompatCall): CompatAttributes {
   return { idempotency_key: key }
 }
 
-const replayed = (headers: Headers): Record<string, string> =>
-  headers.has('idempotent-replayed') ? { 'Idempotent-Replayed': 'true' } : {}
-
 const sendEmail = (call: CompatCall): Promise<CompatAnswer> =>
   readBody(call, async (body) => {
     const ignored = new Set<string>()
     const attributes = { ...emailFrom(body, ignored), on_suppressed: 'record', ...idempotencyOf(call) }
-    const { document, headers } = await call.ask('POST', '/outbound-emails', { type: 'outbound-emails', attributes })
-    return { body: { id: oneOf(document).id }, headers: { ...ignoredHeader(ignored), ...replayed(headers) } }
+    const { created, headers } = await call.create('outbound-emails', attributes)
+    return { body: { id: created.id }, headers: { ...ignoredHeader(ignored), ...headers } }
   })
 
 interface ResendBatchResult {
@@ -222,10 +219,9 @@ const sendBatch = (call: CompatCall): Promise<CompatAnswer> =>
         on_suppressed: 'record',
         ...idempotencyOf(call),
       }
-      const type = 'outbound-email-batches'
-      const { document, headers } = await call.ask('POST', `/${type}`, { type, attributes })
-      repeat = replayed(headers)
-      for (const { errors: faults, id, index } of oneOf(document).attributes['results'] as ResendBatchResult[])
+      const { created, headers } = await call.create('outbound-email-batches', attributes)
+      repeat = headers
+      for (const { errors: faults, id, index } of created.attributes['results'] as ResendBatchResult[])
         if (faults)
           errors.push({ index: emails[index]?.index ?? index, message: faults.map(({ detail }) => detail).join(' ') })
         else data.push({ id })

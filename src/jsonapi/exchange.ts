@@ -1,5 +1,6 @@
 // A request and its answer as the checks and handlers use them, independent of Hono and Node.
 import type { IncomingMessage } from 'node:http'
+import type { RequestDocument } from './request.ts'
 
 /** A request as the checks read it: from Hono's context, or from a message of Node (http/direct.ts). */
 export interface ApiCall {
@@ -9,7 +10,8 @@ export interface ApiCall {
   header(name: string): string | undefined
   /** Hono's environment: a request inside the process carries its caller there. */
   env: unknown
-  /** The source of the body. One of the two is set. */
+  /** The source of the body. One of the three is set. */
+  document?: RequestDocument
   request?: Request
   incoming?: IncomingMessage | undefined
 }

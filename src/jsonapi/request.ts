@@ -21,15 +21,21 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 const TOP_MEMBERS = new Set(['data', 'jsonapi', 'meta', 'links', 'included'])
 const DATA_MEMBERS = new Set(['type', 'id', 'lid', 'attributes', 'relationships', 'links', 'meta'])
 
+const malformed = (detail: string, pointer: string) => refuse('invalid_document', detail, { pointer })
+
 /** Parses the body as a JSON:API request document. Throws 400 with a pointer. */
 export function parseDocument(text: string): RequestDocument {
-  const malformed = (detail: string, pointer: string) => refuse('invalid_document', detail, { pointer })
   let body: unknown
   try {
     body = JSON.parse(text)
   } catch {
     throw malformed('The request body is not valid JSON. Check its syntax.', '')
   }
+  return documentIn(body)
+}
+
+/** Checks the form of a request document. Throws 400 with a pointer. */
+export function documentIn(body: unknown): RequestDocument {
   if (!isObject(body))
     throw malformed('The request body is not a JSON:API document. Send a JSON object with the member "data".', '')
   for (const member of Object.keys(body))

@@ -241,10 +241,11 @@ async function answerCaller<Parts>(
     owner: ownerOf(caller.userKey),
     incoming: asked.incoming,
   }
-  return withBody(asked.request, limits, (text) => {
-    const document = request.parseDocument(text)
+  const withDocument = (document: request.RequestDocument): Promise<ApiAnswer> => {
     if (action.kind === 'update') request.checkHasId(document)
     if (action.kind === 'create') request.checkForbidden(document, self)
     return perform(options, action, { asked, commonHeaders, self, caller, query, document })
-  })
+  }
+  if (asked.document) return withDocument(asked.document)
+  return withBody(asked.request, limits, (text) => withDocument(request.parseDocument(text)))
 }

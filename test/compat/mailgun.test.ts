@@ -21,7 +21,11 @@ const MESSAGE = { from: 'Ann <ann@here.test>', to: 'bob@there.test', subject: 'H
 
 const basic = (key: string): string => `Basic ${Buffer.from(`api:${key}`).toString('base64')}`
 const ask = (method: string, path: string, init: RequestInit = {}): Promise<Answer> =>
-  postrider.raw(path, { method, ...init, headers: { Authorization: basic(postrider.token), ...init.headers } })
+  postrider.raw(path, {
+    method,
+    ...init,
+    headers: { Authorization: basic(postrider.token), ...(init.headers as Record<string, string>) },
+  })
 /** Posts a form, with a list for a repeated field. */
 function post(fields: Record<string, string | string[] | File>, path = '/v3/here.test/messages'): Promise<Answer> {
   const form = new FormData()
@@ -286,7 +290,7 @@ test('filters events by expressions, and rejects a broken one', async () => {
   const one = await sent({ ...MESSAGE, 'o:tag': ['bulk-email'] })
   for (const { email } of [both, one]) await become(email, 'delivered')
   const ids = async (query: Record<string, string>) => {
-    const { body, status } = await ask('GET', `/v3/here.test/events?${new URLSearchParams(query)}`)
+    const { body, status } = await ask('GET', `/v3/here.test/events?${new URLSearchParams(query).toString()}`)
     assert.equal(status, 200, JSON.stringify(body))
     return body.items.map(
       (item: { message: { headers: { 'message-id': string } } }) => item.message.headers['message-id'],

@@ -167,9 +167,9 @@ test('rejects batches', async () => {
 })
 
 test('answers an internal error with the id of its log entry, in all versions', async () => {
-  const mcp = createMcp({ ...postrider.appliance.deps, log: { ...silentLog, fault: () => 'fault-1' } }, () =>
-    Promise.reject(new Error('broken')),
-  )
+  const fails = () => Promise.reject(new Error('broken'))
+  const broken = Object.assign(fails, { create: fails })
+  const mcp = createMcp({ ...postrider.appliance.deps, log: { ...silentLog, fault: () => 'fault-1' } }, broken)
   const params = { name: 'list_domains', arguments: {}, _meta: META }
   for (const [headers, given] of [
     [{ 'mcp-protocol-version': MODERN, 'mcp-method': 'tools/call', 'mcp-name': 'list_domains' }, params],

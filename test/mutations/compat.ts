@@ -29,6 +29,7 @@ function callOf(bytes: Uint8Array<ArrayBuffer>, type: string, query: Record<stri
       req: { raw: new Request('http://mx.test/', { method: 'POST', body: bytes }), query: () => query },
     } as unknown as Context,
     ask: async () => end(),
+    create: async () => end(),
     askForDomains: async () => [{ type: 'domains', id: '1', attributes: { name: 'here.test' } }],
     owner: 1,
     params: { domain: 'here.test' },
