@@ -1,10 +1,11 @@
 // Writes the documents that are generated from the code: docs/development/states.md (the state tables),
 // docs/development/rfc.md (where each RFC is implemented), docs/commands.md (the help), docs/configuration.md
-// (config/postrider.toml) and docs/roles.md (what each role may do). Run it with `npm run docs`. A test fails if one is
-// out of date.
+// (config/postrider.toml), docs/roles.md (what each role may do) and docs/compatibility-fields.md (the endpoints and
+// fields of the compatibility APIs). Run it with `npm run docs`. A test fails if one is out of date.
 import { globSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { commandsPage } from './docs-commands.ts'
+import { compatibilityPage } from './docs-compatibility.ts'
 import { rolesPage } from './docs-roles.ts'
 import { configurationPage } from './docs-configuration.ts'
 import { agentMachine } from '../src/store/states/agent.ts'
@@ -104,4 +105,5 @@ if (import.meta.main) {
   writeFileSync(join(ROOT, 'docs/commands.md'), commandsPage())
   writeFileSync(join(ROOT, 'docs/configuration.md'), configurationPage())
   writeFileSync(join(ROOT, 'docs/roles.md'), await rolesPage())
+  writeFileSync(join(ROOT, 'docs/compatibility-fields.md'), compatibilityPage())
 }

@@ -5,6 +5,7 @@ import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { commandsPage } from '../../packaging/docs-commands.ts'
+import { compatibilityPage } from '../../packaging/docs-compatibility.ts'
 import { configurationPage } from '../../packaging/docs-configuration.ts'
 import { rolesPage } from '../../packaging/docs-roles.ts'
 import { rfcPage, rfcPlaces, statesPage, TITLES } from '../../packaging/docs.ts'
@@ -100,6 +101,10 @@ describe('documents', () => {
 
   test('docs/roles.md equals the rights of the roles ("npm run docs" writes it)', async () => {
     assert.equal(read('docs/roles.md'), await rolesPage())
+  })
+
+  test('docs/compatibility-fields.md equals the endpoints and fields of the compatibility APIs ("npm run docs" writes it)', () => {
+    assert.equal(read('docs/compatibility-fields.md'), compatibilityPage())
   })
 })
 

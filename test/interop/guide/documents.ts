@@ -21,6 +21,7 @@ export const DOCUMENTS = [
     'monitoring',
     'verify-release',
     'migrate',
+    'compatibility',
     'using',
     'smtp',
     'examples',
