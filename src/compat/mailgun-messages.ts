@@ -395,7 +395,7 @@ export const sendMime = (call: CompatCall): Promise<CompatAnswer> =>
     const { attributes, id } = created
     return queued(String(attributes['message_id']), {
       'Postrider-Email': id,
-      ...ignoredHeader(form.ignored()),
+      ...ignoredHeader(new Set([...form.ignored(), ...options.ignored()])),
       ...headers,
     })
   })
@@ -420,7 +420,8 @@ function withoutOptions(message: Buffer, form: MailgunForm): { raw: Buffer; opti
         'message',
         'X-Mailgun-Recipient-Variables is not supported. Use "messages" with "recipient-variables".',
       )
-    if (option) values.set(option, [...(values.get(option) ?? []), text.trim()])
+    const key = option ?? name.trim()
+    values.set(key, [...(values.get(key) ?? []), text.trim()])
   }
   if (own.length === 0) return { raw: message, options: new MailgunForm(values) }
   const rest = fields.filter((field) => !own.includes(field)).join('\r\n')

@@ -77,7 +77,7 @@ function endpointsOf({ keyring, publicUrl }: PageDeps): CompatEndpoint[] {
       {
         ...one,
         method: 'DELETE',
-        scope: 'suppressions:write',
+        scope: 'suppressions:read, suppressions:write',
         about: `Delete ${one.about}.`,
         run: removeSuppression(kind),
       },

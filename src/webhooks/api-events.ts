@@ -61,6 +61,10 @@ export const emailEvents = define('email-events', {
     event: { column: 'type' },
     domain: { column: 'domain_key', type: 'domains' },
     email: { column: 'email_key', type: 'outbound-emails' },
+    batch: ofEmail(
+      'e.batch_key = (select b.key from outbound_batches b where b.id = ? and b.user_key = e.user_key)',
+      'Filter by the batch of the email.',
+    ),
     tag: ofEmail('exists (select 1 from json_each(e.tags) where value = ?)', 'Filter by a tag of the email.'),
     message_id: ofEmail('e.message_id = ?', 'Filter by the Message-ID of the email.'),
     recipient: {

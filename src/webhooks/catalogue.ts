@@ -28,6 +28,7 @@ const email = {
     .describe('Header field that contains the recipient. Null if `recipient` is null.'),
   subject: words('Subject.'),
   agent_id: words('Agent that sent the email. Null if no agent was named.').nullable(),
+  batch_id: words('Batch of the email. Null for a single email.').nullable(),
   campaign_id: words('Campaign of the email. Null for transactional email.').nullable(),
   contact_id: words('Contact that it was sent to. Null for transactional email.').nullable(),
   tags: z.array(z.string()).describe('Tags of the email. Empty without any.'),

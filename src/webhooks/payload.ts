@@ -22,6 +22,7 @@ const emailOf = statement<{ key: number }>()((arg) =>
     .innerJoin('domains as d', 'd.key', 'e.domain_key')
     .leftJoin('campaigns as c', 'c.key', 'e.campaign_key')
     .leftJoin('contacts as p', 'p.key', 'e.contact_key')
+    .leftJoin('outbound_batches as b', 'b.key', 'e.batch_key')
     .select([
       'e.id as email_id',
       'e.message_id',
@@ -32,7 +33,14 @@ const emailOf = statement<{ key: number }>()((arg) =>
       'e.tags',
       'e.metadata',
     ])
-    .select(['c.id as campaign_id', 'p.id as contact_id', 'd.name', 'c.from_address', 'c.subject as campaign_subject'])
+    .select([
+      'b.id as batch_id',
+      'c.id as campaign_id',
+      'p.id as contact_id',
+      'd.name',
+      'c.from_address',
+      'c.subject as campaign_subject',
+    ])
     .select(['e.to', 'c.test_mode', 'p.email as contact_email', 'p.name as contact_name', 'p.custom_fields'])
     .where('e.key', '=', arg.key),
 )

@@ -11,6 +11,7 @@ const email = {
   recipient_role: 'to',
   subject: 'First email',
   agent_id: null,
+  batch_id: null,
   campaign_id: null,
   contact_id: null,
   tags: ['welcome'],

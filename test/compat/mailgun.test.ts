@@ -73,7 +73,7 @@ describe('mailgun.js', () => {
   })
 
   test('sends one email to each recipient with their variables', async () => {
-    await client().messages.create('here.test', {
+    const { id } = await client().messages.create('here.test', {
       ...MESSAGE,
       to: ['Bob <bob@there.test>', 'eve@there.test'],
       subject: 'Batch for %recipient.name%',
@@ -93,6 +93,12 @@ describe('mailgun.js', () => {
     assert.match(bob, /^List-Unsubscribe: <https:\/\/blog\.example\/u\/1>,\s+<mailto:/m)
     assert.match(bob, /^List-Unsubscribe-Post: List-Unsubscribe=One-Click\r$/m)
     assert.ok(!bob.includes('eve@there.test'))
+    // Events have the id of the batch.
+    const events = () =>
+      ask('GET', `/v3/here.test/events?${new URLSearchParams({ event: 'delivered', 'message-id': id! }).toString()}`)
+    await until(async () => (await events()).body.items.length === 2, 'both events')
+    const [first] = (await events()).body.items
+    assert.deepEqual([`<${first.message.headers['message-id']}>`, first['user-variables']], [id, { 'email-id': 'abc' }])
     // A value is not filled again.
     assert.equal(heard('Batch for %recipient.link%').length, 1)
   })
