@@ -1,5 +1,5 @@
-// The placeholders of a body that the emails of a batch share: {{key}} or %recipient.key%. The values are filled in once,
-// so that a value with a placeholder stays as it is.
+// The placeholders of a body that the emails of a batch share: {{key}} or %recipient.key%. The values are filled in
+// once, so that a value with a placeholder stays as it is.
 import { withoutLineEnds } from '../base/clean-text.ts'
 import { escapeHtml, TAG, type TemplateValues } from './template.ts'
 import type { WrittenBody } from './stored-body.ts'
@@ -9,14 +9,14 @@ export type Syntax = 'mustache' | 'percent'
 /** A placeholder. Its name is the first group. */
 const PLACEHOLDERS: Record<Syntax, RegExp> = { mustache: TAG, percent: /%recipient\.([^%\r\n]{1,200})%/g }
 
-type Form = (value: string) => string
-const asItIs: Form = (value) => value
+type ValueForm = (value: string) => string
+const asItIs: ValueForm = (value) => value
 
 /** The form of values in html. The clients of the percent syntax escape the values themselves. */
-export const htmlForm = (syntax: Syntax): Form => (syntax === 'mustache' ? escapeHtml : asItIs)
+export const htmlForm = (syntax: Syntax): ValueForm => (syntax === 'mustache' ? escapeHtml : asItIs)
 
 /** The text with its values. A placeholder without a value is empty (mustache), or stays (percent). */
-export const filledText = (syntax: Syntax, text: string, values: TemplateValues, form: Form = asItIs): string =>
+export const filledText = (syntax: Syntax, text: string, values: TemplateValues, form: ValueForm = asItIs): string =>
   text.replace(PLACEHOLDERS[syntax], (whole, name: string) =>
     Object.hasOwn(values, name) ? form(values[name] ?? '') : syntax === 'percent' ? whole : '',
   )

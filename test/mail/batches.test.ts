@@ -29,7 +29,7 @@ const shared = (attributes: object = {}) => ({
   html: '<p>Hello {{name}}</p>',
   ...attributes,
 })
-const post = (attributes: object): Promise<Answer> =>
+const post = (attributes: Record<string, unknown>): Promise<Answer> =>
   postrider.api('POST', '/outbound-email-batches', document('outbound-email-batches', attributes))
 const used = (): number => store().first(raw<{ used: number }>('select used from usage'))?.used ?? 0
 const emails = (): number => store().one(raw<{ times: number }>('select count(*) as times from outbound_emails')).times
