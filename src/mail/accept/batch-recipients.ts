@@ -373,7 +373,7 @@ function countSome(
   return counted
 }
 
-/** The ids of the emails that were accepted before, with the same Message-ID and recipient, by the index of the item. */
+/** The ids of emails that were accepted before with the same Message-ID and recipient, by the index of the item. */
 function repeatsOf(tx: Tx, userKey: number, ready: readonly ReadyRecipient[], now: number): Map<number, string> {
   const today = dayOf(now)
   const keys = ready.flatMap(({ given: { repeatKey }, index }) =>

@@ -210,7 +210,7 @@ async function prepareAll(
     }
   }
   const done = await Promise.allSettled(
-    items.map((item, index) => (isRefusedItem(item) ? undefined : inTurn(() => prepare(index, item)))),
+    items.flatMap((item, index) => (isRefusedItem(item) ? [] : [inTurn(() => prepare(index, item))])),
   )
   for (const each of done) if (each.status === 'rejected') throw each.reason
   refused.check()
