@@ -84,7 +84,18 @@ export const PAGES: Record<string, Parser> = {
   },
   placeholders: {
     files: ['message/variables.ts'],
-    seeds: of('{{name}} ', '{{ a', '{{', '}}', '%recipient.name%', '%recipient.', '%', '<b>', '{"values":{"name":"', '"}}'),
+    seeds: of(
+      '{{name}} ',
+      '{{ a',
+      '{{',
+      '}}',
+      '%recipient.name%',
+      '%recipient.',
+      '%',
+      '<b>',
+      '{"values":{"name":"',
+      '"}}',
+    ),
     parse: (bytes) =>
       (['mustache', 'percent'] as const).map((syntax) => [
         [...countPlaceholders(syntax, text(bytes))],
