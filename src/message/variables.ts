@@ -25,6 +25,19 @@ export const filledText = (syntax: Syntax, text: string, values: TemplateValues,
 export const filledLine = (syntax: Syntax, text: string, values: TemplateValues): string =>
   filledText(syntax, text, values, withoutLineEnds)
 
+/** The most characters of a line with its values. Longer ones fit into no header field. */
+const MAX_LINE = 10_000
+
+/** The same, or undefined if the line would be far too long: short placeholders and long values make any length. */
+export function shortLine(syntax: Syntax, text: string, values: TemplateValues): string | undefined {
+  let length = text.length
+  for (const [, name = ''] of text.matchAll(PLACEHOLDERS[syntax])) {
+    length += (Object.hasOwn(values, name) ? values[name] : undefined)?.length ?? 0
+    if (length > MAX_LINE) return undefined
+  }
+  return filledLine(syntax, text, values)
+}
+
 /** How often a text has each placeholder. */
 export function countPlaceholders(syntax: Syntax, text: string): Map<string, number> {
   const counts = new Map<string, number>()

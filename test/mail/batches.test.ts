@@ -317,6 +317,14 @@ describe('an email for many recipients', () => {
     const answer = await post({ email: shared({ html: '{{x}}'.repeat(1000) }), recipients })
     assert.deepEqual(pointers(answer), ['/data/attributes/recipients/0/variables'])
     assert.equal(answer.body.errors[0].code, 'message_too_large')
+    const line = await post({
+      email: shared({ subject: '{{x}}'.repeat(190), headers: { 'X-A': '{{x}}' } }),
+      recipients,
+    })
+    assert.deepEqual(
+      line.body.errors.map(({ code }: { code: string }) => code),
+      ['too_long', 'too_long'],
+    )
   })
 
   test('keeps a large body once, until its last email is deleted', async () => {

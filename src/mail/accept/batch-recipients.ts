@@ -1,20 +1,14 @@
 // Accepts one email for many recipients, each of whom gets an email of their own. The body is stored once, and the
-// values of a recipient are filled in when their email is composed. Here they are filled in only where the result is
-// short. The size of each email follows from the size of the body and the lengths of the values.
+// values of a recipient are filled in when their email is composed.
 import { createHash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { DAY, dayOf } from '../../base/clock.ts'
-import { hasControls } from '../../base/clean-text.ts'
-import { must, Refusal, type Problem } from '../../base/errors.ts'
+import { must, Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import { knownAddress } from '../../message/address.ts'
-import { headerFault } from '../../message/headers.ts'
 import { bulkLane } from '../../message/lane-names.ts'
-import { isUnsubscribeUri } from '../../message/list-unsubscribe.ts'
-import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
 import type { WrittenBody } from '../../message/stored-body.ts'
-import { isBlank } from '../../message/compose.ts'
-import { countPlaceholders, filledLine, htmlForm, writeValues, type Syntax } from '../../message/variables.ts'
+import { writeValues, type Syntax } from '../../message/variables.ts'
 import { enqueuePage } from '../../delivery/queue/enqueue.ts'
 import { suppressRecipient, type EmailKeys } from '../../delivery/results/settle.ts'
 import { slotFor } from '../../reputation/agents.ts'
@@ -48,29 +42,17 @@ import {
   type BatchItem,
   type SubmittedBatch,
 } from './batch.ts'
+import { checkOf, type BatchRecipient, type SharedEmail } from './batch-values.ts'
 import {
   COLUMNS,
   countRecipients,
   payloadHash,
   rowOf,
   storeBody,
-  tooLarge,
   type Files,
   type NewEmailRow,
   type SubmitDeps,
 } from './submit.ts'
-
-/** The email that all recipients get. */
-export type SharedEmail = Omit<NewEmail, 'to' | 'cc' | 'bcc' | 'message_id' | 'idempotency_key'>
-
-export interface BatchRecipient {
-  to: string
-  variables: Readonly<Record<string, string>>
-  metadata?: Readonly<Record<string, string>> | null | undefined
-  message_id?: string | undefined
-  /** The idempotency key of a repeat with the same Message-ID on a day (UTC). */
-  repeatKey?: ((day: number) => string) | undefined
-}
 
 export interface RecipientBatch extends BatchOptions {
   email: SharedEmail
@@ -80,9 +62,6 @@ export interface RecipientBatch extends BatchOptions {
 
 /** Recipients that are checked before other work has its turn. */
 const AT_ONCE = 50
-const MAX_SUBJECT = 998
-/** The most bytes that a byte of a value becomes in an email, as in `encodedSize`. */
-const MOST_ENCODED = 3.2
 
 /** A recipient whose email can be stored. */
 interface ReadyRecipient {
@@ -168,61 +147,6 @@ async function readyRecipients(
   refused.check()
   return ready
 }
-
-/** Makes the check of a recipient's values: the subject, header fields and links with them, and the size. */
-function checkOf(syntax: Syntax, email: SharedEmail, body: WrittenBody) {
-  const { attachments = [], headers = [], html, text, unsubscribe } = body
-  const size = encodedSize({ html, text, headers, attachments })
-  const inHtml = countPlaceholders(syntax, html)
-  const inText = countPlaceholders(syntax, text ?? '')
-  // The text part is made from the html.
-  const copies = text === null || isBlank(text) ? 2 : 1
-  const varied = headers.filter(([, value]) => countPlaceholders(syntax, value).size > 0)
-  const form = htmlForm(syntax)
-  return (given: BatchRecipient) => {
-    const { metadata: own, variables: values } = given
-    const problems: Problem[] = []
-    const fault = (code: Problem['code'], member: string, detail: string): void =>
-      void problems.push({ code, detail, source: { pointer: `/data/attributes/${member}` } })
-    const subject = filledLine(syntax, email.subject, values)
-    if (Buffer.byteLength(subject) > MAX_SUBJECT)
-      fault('too_long', 'variables', `The subject with these values is longer than ${MAX_SUBJECT} bytes.`)
-    else if (hasControls(subject))
-      fault('invalid', 'variables', 'The subject with these values has control characters. Remove them.')
-    for (const [name, value] of varied) {
-      const problem = headerFault(name, filledLine(syntax, value, values))
-      if (problem) fault(problem.code, 'variables', `With these values, the header "${name}" ${problem.message}.`)
-    }
-    const uris = unsubscribe?.uris.map((uri) => filledLine(syntax, uri, values)) ?? []
-    if (!uris.every(isUnsubscribeUri))
-      fault(
-        'invalid',
-        'variables',
-        'With these values, "unsubscribe" has a link that is not an https, http or mailto URI.',
-      )
-    else if (unsubscribe?.one_click && !uris.some((uri) => /^https:/i.test(uri)))
-      fault('invalid', 'variables', 'With these values, "unsubscribe" has no https URI, which "one_click" requires.')
-    let added = 0
-    for (const [name, value] of Object.entries(values)) {
-      const times = inHtml.get(name)
-      if (times !== undefined) added += times * copies * Buffer.byteLength(form(value))
-      added += (inText.get(name) ?? 0) * Buffer.byteLength(value)
-    }
-    const whole = size + added * MOST_ENCODED
-    if (whole >= MAX_MESSAGE) problems.push(...atVariables(tooLarge(whole)))
-    const metadata = own ? { ...email.metadata, ...own } : (email.metadata ?? null)
-    if (own && (Object.keys(metadata ?? {}).length > 50 || Buffer.byteLength(JSON.stringify(metadata)) > 4096))
-      fault(
-        'too_long',
-        'metadata',
-        '"metadata" with that of the email must be at most 50 members and 4096 bytes as JSON.',
-      )
-    return { metadata, problems, subject }
-  }
-}
-
-const atVariables = ({ problems }: Refusal): Problem[] =>
-  problems.map((problem) => ({ ...problem, source: { pointer: '/data/attributes/variables' } }))
 
 interface AcceptingAll {
   batch: RecipientBatch
