@@ -14,8 +14,9 @@ import type { ListedRow } from '../store/list.ts'
 import { valuesOf } from '../store/schema/tables.ts'
 import { EMAIL_STATUSES } from '../store/states/outbound-email.ts'
 import { agentOf, requireSubscription, type NewEmail } from './accept/admit.ts'
-import { problemsAt, submitEmails, type Item } from './accept/batch.ts'
-import { submitToRecipients, type BatchRecipient, type SharedEmail } from './accept/batch-recipients.ts'
+import { problemsAt, submitEmails, type BatchItem } from './accept/batch.ts'
+import { submitToRecipients } from './accept/batch-recipients.ts'
+import type { BatchRecipient, SharedEmail } from './accept/batch-values.ts'
 import { outboundEmails, repeatKeyOf, submitDepsOf, type MailParts } from './api.ts'
 import { cancelBatch, resultsOf, statusesOf } from './batches.ts'
 import { keyForDay } from './accept/submit.ts'
@@ -24,8 +25,8 @@ const MAX_EMAILS = 100
 const MAX_RECIPIENTS = 1000
 /** Together, all values of a batch are written by one transaction. */
 const MAX_VALUES = 5 * 1024 * 1024
-/** The time (ms) after which other work has its turn. */
-const SLICE = 10
+/** Recipients that are checked before other work has its turn. */
+const AT_ONCE = 50
 
 type Parts = ApiDeps & MailParts
 
@@ -91,15 +92,18 @@ function extend(rows: ListedRow[], { reader, single }: { reader: Reader; single:
   }
 }
 
-interface Given {
+interface BatchForm {
   emails?: unknown[]
   email?: SharedEmail
   recipients?: unknown[]
   on_suppressed?: 'refuse' | 'record'
 }
 
-/** What the caller of a batch means for each of its emails. Throws a Refusal for another agent than that of the token. */
-const ofCaller = (caller: Caller, { agent_id, on_suppressed }: Given & { agent_id?: string | null | undefined }) => ({
+/** What the caller of a batch means for each of its emails. Throws a Refusal for an agent that is not the token's. */
+const ofCaller = (
+  caller: Caller,
+  { agent_id, on_suppressed }: BatchForm & { agent_id?: string | null | undefined },
+) => ({
   agent_id: agentOf(caller.agentId, agent_id),
   program: caller.program,
   cappedToken: caller.cappedToken,
@@ -110,16 +114,12 @@ const ofCaller = (caller: Caller, { agent_id, on_suppressed }: Given & { agent_i
 async function itemsOf<S extends z.ZodType, Value>(
   name: 'emails' | 'recipients',
   schema: S,
-  attributes: Given & Record<string, unknown>,
+  attributes: BatchForm & Record<string, unknown>,
   make: (value: z.output<S>) => Value,
-): Promise<Item<Value>[]> {
-  const items: Item<Value>[] = []
-  let end = performance.now() + SLICE
+): Promise<BatchItem<Value>[]> {
+  const items: BatchItem<Value>[] = []
   for (const index of (attributes[name] ?? []).keys()) {
-    if (performance.now() > end) {
-      await turn()
-      end = performance.now() + SLICE
-    }
+    if (name === 'emails' || index % AT_ONCE === AT_ONCE - 1) await turn()
     const checked = checkWithin(schema, [name, index], outboundEmailBatches as Resource<never>, attributes)
     if ('problems' in checked) items.push(checked)
     else
@@ -132,14 +132,14 @@ async function itemsOf<S extends z.ZodType, Value>(
   return items
 }
 
-function checkForm({ email, emails, recipients }: Given): void {
+function checkForm({ email, emails, recipients }: BatchForm): void {
   if ((emails === undefined) === (email === undefined))
     throw refuseAttribute('invalid', 'emails', 'Send either "emails", or "email" with "recipients".')
   if ((email === undefined) !== (recipients === undefined))
     throw refuseAttribute('required', 'recipients', '"email" and "recipients" require each other.')
 }
 
-function checkValues(recipients: readonly Item<BatchRecipient>[]): void {
+function checkValues(recipients: readonly BatchItem<BatchRecipient>[]): void {
   let size = 0
   for (const item of recipients)
     if (!('problems' in item))
@@ -239,7 +239,7 @@ export const outboundEmailBatches: Resource<Parts> = definer<Parts>()('outbound-
       about: 'Send a batch of emails. The response means that all accepted emails are on disk and will be delivered.',
       before: ({ parts, caller }) => requireSubscription(parts.store, caller.userKey),
       run: async ({ parts, caller, attributes: given }) => {
-        const attributes = given as Given & typeof given & Record<string, unknown>
+        const attributes = given as BatchForm & typeof given & Record<string, unknown>
         checkForm(attributes)
         const deps = submitDepsOf(parts)
         const { email, idempotency_key, syntax = 'mustache', validation } = attributes

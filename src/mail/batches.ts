@@ -32,7 +32,8 @@ type ResultRow = Pick<RowOf<'outbound_emails'>, 'id' | 'message_id' | 'status' |
 
 /** The results of a batch in the order of its items. Deleted emails are missing. */
 export function resultsOf(reader: Reader, { key, others }: { key: number; others: string }): BatchResult[] {
-  const known = (jsonOf(others) ?? []) as OtherResult[]
+  const stored = jsonOf(others)
+  const known = Array.isArray(stored) ? (stored as OtherResult[]) : []
   const own = reader.all(
     raw<ResultRow>(
       'select id, message_id, status, batch_index from outbound_emails where batch_key = ? order by batch_index',

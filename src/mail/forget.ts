@@ -4,9 +4,12 @@
 import { comparable } from '../base/recipient-hash.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { betrays, holds, names, needleOf, redact, redactMailboxes, sliceEnd, type Erasing } from '../store/erasing.ts'
-import { raw } from '../store/query.ts'
+import { db, raw } from '../store/query.ts'
+import { dropUnusedBodies } from './shared-bodies.ts'
 import { forgetAttempts } from '../delivery/results/attempt-log.ts'
 import type { Forgotten, ReadFile } from '../parts/forget.ts'
+import { jsonOf } from '../base/json.ts'
+import type { OtherResult } from './batches.ts'
 import { filesOf } from '../base/spooled.ts'
 import { CAMPAIGN_MAIL, emailOf, suppressRecipient } from '../delivery/results/settle.ts'
 import { forgetInDelivery, type NamedDelivery } from '../delivery/forget.ts'
@@ -27,7 +30,11 @@ const COLUMNS = [
 const MAILBOXES = new Set<string>(['to', 'from', 'cc', 'bcc', 'reply_to'])
 const OPEN = ['scheduled', 'queued', 'active', 'held']
 
-type MailToForget = Record<(typeof COLUMNS)[number], string | null> & { key: number; domain: string | null }
+type MailToForget = Record<(typeof COLUMNS)[number], string | null> & {
+  key: number
+  batch_key: number | null
+  domain: string | null
+}
 
 /** Erases in some emails. An email that is being sent to the address now is skipped until it was sent (`underWay`). */
 export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: ReadFile): Forgotten {
@@ -39,7 +46,7 @@ export function forgetInMails(tx: Tx, erasing: Erasing, after: number, read: Rea
   const columns = ['v.address', 'v.response', 'v.dialogue', 'v.remote_mta']
   const found = tx.all(
     raw<MailToForget>(
-      `select e.key, ${quoted.join(', ')}, (select d.name from domains d where d.key = e.domain_key) as domain from outbound_emails e
+      `select e.key, e.batch_key, ${quoted.join(', ')}, (select d.name from domains d where d.key = e.domain_key) as domain from outbound_emails e
        where e.user_key = ? and e.key > ? and e.key <= ? and (${quoted.map(holds).join(' or ')}
          or exists (select 1 from deliveries v where v.email_key = e.key and (${columns.map(holds).join(' or ')})))`,
       [userKey, after, end, ...COLUMNS.map(() => needle), ...columns.map(() => needle)],
@@ -75,6 +82,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: MailToForget, read: ReadFile
             ? ''
             : mail[name] && (MAILBOXES.has(name) ? redactMailboxes : redact)(mail[name], erasing),
     )
+    tx.run(raw('update outbound_batches set payload_hash = null where key = ?', [mail.batch_key]))
     tx.run(
       raw(
         `update outbound_emails set ${COLUMNS.map((name) => `"${name}" = ?`).join(', ')}, payload_hash = null where key = ?`,
@@ -94,7 +102,7 @@ function forgetMail(tx: Tx, erasing: Erasing, mail: MailToForget, read: ReadFile
 function withhold(tx: Tx, emailKey: number, delivery: NamedDelivery, { at }: Erasing): void {
   const email = tx.one(emailOf({ key: emailKey }))
   if (email.campaign_key !== null) tx.signal(CAMPAIGN_MAIL, email.user_key)
-  suppressRecipient(tx, { email, delivery, now: at }, 'The recipient was erased on request.', 'erasure')
+  suppressRecipient(tx, { email, delivery, now: at }, ERASED, 'erasure')
 }
 
 /**
@@ -117,7 +125,76 @@ function forgetBody(tx: Tx, erasing: Erasing, emailKey: number, wanted: boolean,
     return []
   }
   tx.run(raw('delete from outbound_bodies where email_key = ?', [emailKey]))
-  return files
+  const email = tx.first(db.selectFrom('outbound_emails').select('batch_key').where('key', '=', emailKey))
+  return [...files, ...dropUnusedBodies(tx, [email?.batch_key])]
+}
+
+/** The results without the texts of errors that name the address, even as a part of a longer word. */
+function withoutErrorsOf(others: string, address: string): string {
+  const results = jsonOf(others)
+  if (!Array.isArray(results)) return others
+  return JSON.stringify(
+    (results as OtherResult[]).map((other) =>
+      'errors' in other && JSON.stringify(other).toLowerCase().includes(address)
+        ? { ...other, errors: other.errors.map(({ code }) => ({ code, detail: ERASED, pointer: null })) }
+        : other,
+    ),
+  )
+}
+const ERASED = 'The recipient was erased on request.'
+
+interface BatchToForget {
+  key: number
+  idempotency_key: string | null
+  others: string
+  content: string | null
+  spool: string | null
+  wanted: 0 | 1
+}
+
+/**
+ * Erases the address from batches: from the results of their items, and from shared bodies, which are deleted if the
+ * address cannot be removed from them, or if all emails of the batch have ended.
+ */
+export function forgetInBatches(tx: Tx, erasing: Erasing, after: number, read: ReadFile): Forgotten {
+  const { address, userKey } = erasing
+  const found = tx.all(
+    raw<BatchToForget>(
+      `select t.key, t.idempotency_key, t.others, t.content, t.spool, exists (
+         select 1 from outbound_emails e join deliveries v on v.email_key = e.key
+         where e.batch_key = t.key and v.status in ('scheduled', 'queued', 'active', 'held')) as wanted
+       from outbound_batches t where t.user_key = ? and t.key > ? order by t.key limit ${AT_ONCE}`,
+      [userKey, after],
+    ),
+  )
+  const gone: string[] = []
+  for (const { content, idempotency_key, key, others, spool, wanted } of found) {
+    const files = filesOf(spool)
+    const betrayed = files.some((file) => betrays(read(file), address))
+    if (
+      ![content, idempotency_key, others].some((text) => names(text, address)) &&
+      !others.toLowerCase().includes(address) &&
+      !betrayed
+    )
+      continue
+    const clean = content && redact(content, erasing)
+    const kept = !betrayed && (!names(content, address) || (wanted === 1 && !names(clean, address)))
+    if (!kept) gone.push(...files)
+    tx.run(
+      raw(
+        `update outbound_batches set payload_hash = null, idempotency_key = ?, others = ?, content = ?, spool = ?
+         where key = ?`,
+        [
+          names(idempotency_key, address) ? `erased ${key}` : idempotency_key,
+          redact(withoutErrorsOf(others, address), erasing),
+          kept ? clean : null,
+          kept ? spool : null,
+          key,
+        ],
+      ),
+    )
+  }
+  return { next: found.length === AT_ONCE ? (found.at(-1)?.key ?? null) : null, files: gone }
 }
 
 /** Erases the address from the bodies of other emails that name it. `read` gives the content of a spool file. */

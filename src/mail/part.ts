@@ -9,7 +9,7 @@ import { mailPlaces } from './page.ts'
 import { ownsFile } from './body.ts'
 import { removeOldBodies } from './retention.ts'
 import { ScheduledMail } from './schedule.ts'
-import { forgetInBodies, forgetInMails, underWay } from './forget.ts'
+import { forgetInBatches, forgetInBodies, forgetInMails, underWay } from './forget.ts'
 
 export const mailPart = part<ApiDeps & MailParts>('mail', {
   resources: [outboundEmails, outboundEmailBatches, outboundEmailStats, outboundEmailCounts],
@@ -32,5 +32,5 @@ export const mailPart = part<ApiDeps & MailParts>('mail', {
     if (outbound_bodies > 0) await removeOldBodies(deps, now - outbound_bodies)
   },
   loops: (deps) => [new ScheduledMail(deps)],
-  forget: { walks: [forgetInMails, forgetInBodies], busy: underWay },
+  forget: { walks: [forgetInMails, forgetInBodies, forgetInBatches], busy: underWay },
 })

@@ -1,5 +1,5 @@
-// The placeholders of a body that the emails of a batch share: {{key}} or %recipient.key%. The values are filled in once,
-// so that a value with a placeholder stays as it is.
+// The placeholders of a body that the emails of a batch share: {{key}} or %recipient.key%. The values are filled in
+// once, so that a value with a placeholder stays as it is.
 import { withoutLineEnds } from '../base/clean-text.ts'
 import { escapeHtml, TAG, type TemplateValues } from './template.ts'
 import type { WrittenBody } from './stored-body.ts'
@@ -9,14 +9,14 @@ export type Syntax = 'mustache' | 'percent'
 /** A placeholder. Its name is the first group. */
 const PLACEHOLDERS: Record<Syntax, RegExp> = { mustache: TAG, percent: /%recipient\.([^%\r\n]{1,200})%/g }
 
-type Form = (value: string) => string
-const asItIs: Form = (value) => value
+type ValueForm = (value: string) => string
+const asItIs: ValueForm = (value) => value
 
 /** The form of values in html. The clients of the percent syntax escape the values themselves. */
-export const htmlForm = (syntax: Syntax): Form => (syntax === 'mustache' ? escapeHtml : asItIs)
+export const htmlForm = (syntax: Syntax): ValueForm => (syntax === 'mustache' ? escapeHtml : asItIs)
 
 /** The text with its values. A placeholder without a value is empty (mustache), or stays (percent). */
-export const filledText = (syntax: Syntax, text: string, values: TemplateValues, form: Form = asItIs): string =>
+export const filledText = (syntax: Syntax, text: string, values: TemplateValues, form: ValueForm = asItIs): string =>
   text.replace(PLACEHOLDERS[syntax], (whole, name: string) =>
     Object.hasOwn(values, name) ? form(values[name] ?? '') : syntax === 'percent' ? whole : '',
   )
@@ -24,6 +24,19 @@ export const filledText = (syntax: Syntax, text: string, values: TemplateValues,
 /** The same for text of one line. */
 export const filledLine = (syntax: Syntax, text: string, values: TemplateValues): string =>
   filledText(syntax, text, values, withoutLineEnds)
+
+/** The most characters of a line with its values. Longer ones fit into no header field. */
+const MAX_LINE = 10_000
+
+/** The same, or undefined if the line would be far too long: short placeholders and long values make any length. */
+export function shortLine(syntax: Syntax, text: string, values: TemplateValues): string | undefined {
+  let length = text.length
+  for (const [, name = ''] of text.matchAll(PLACEHOLDERS[syntax])) {
+    length += (Object.hasOwn(values, name) ? values[name] : undefined)?.length ?? 0
+    if (length > MAX_LINE) return undefined
+  }
+  return filledLine(syntax, text, values)
+}
 
 /** How often a text has each placeholder. */
 export function countPlaceholders(syntax: Syntax, text: string): Map<string, number> {

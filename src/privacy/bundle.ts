@@ -87,8 +87,10 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
     ),
     // Other recipients of blind copies stay secret. A campaign's mail gets the campaign's texts.
     outbound_emails: all(
-      `select e.*, b.content as body, c.name as campaign, c.subject as campaign_subject, c.body_html as campaign_body
+      `select e.*, iif(t.syntax is null, b.content, t.content) as body, iif(t.syntax is null, null, b.content) as body_values,
+         c.name as campaign, c.subject as campaign_subject, c.body_html as campaign_body
        from outbound_emails e left join outbound_bodies b on b.email_key = e.key left join campaigns c on c.key = e.campaign_key
+         left join outbound_batches t on t.key = e.batch_key
        where e.key in ${mails}`,
     ).map((row) => ({
       ...row,
@@ -177,7 +179,8 @@ function addReceived(zip: ZipFile, { spool, store }: Read, userKey: number, addr
 function addSent(zip: ZipFile, { spool, store }: Read, userKey: number, address: string): void {
   const large = store.all(
     about<{ id: string; spool: string }>(
-      `select e.id, b.spool from outbound_bodies b join outbound_emails e on e.key = b.email_key where b.spool is not null
+      `select e.id, coalesce(b.spool, t.spool) as spool from outbound_bodies b join outbound_emails e on e.key = b.email_key
+         left join outbound_batches t on t.key = e.batch_key where coalesce(b.spool, t.spool) is not null
          and e.key in ${KEYS(keysNaming(store, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))}`,
       userKey,
       address,

@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util'
 import { backlog } from './backlog.ts'
 import { backup } from './backup.ts'
+import { batch } from './batch.ts'
 import { campaign } from './campaign.ts'
 import { console_ } from './console.ts'
 import { cores } from './cores.ts'
@@ -47,6 +48,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   cores: () => cores(count, Number(values.rounds)),
   backlog: () => backlog(count),
   webhooks,
+  batch,
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
   reports,

@@ -52,6 +52,11 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const { body } = await ask('GET', '/domains?filter[name]=here.test', { token })
     return body.data[0].id
   },
+  outboundEmailBatch: async (token) => {
+    const { attributes } = mailDocument().data
+    const body = document('outbound-email-batches', { emails: [attributes] })
+    return (await ask('POST', '/outbound-email-batches', { token, body })).body.data.id
+  },
   outboundEmail: async (token) => (await wire.mails(1, () => ({}), token))[0]!,
   // No request creates one: the operator does, or a bounce.
   suppression: async (token) => {
@@ -440,6 +445,9 @@ const SCOPE_OF: Record<string, Scope> = {
   'PATCH /warmups/{}': 'emails:write',
   'POST /warmups/{}/skip': 'emails:write',
   'POST /warmups/{}/restart': 'emails:write',
+  'POST /outbound-email-batches': 'emails:send',
+  'GET /outbound-email-batches/{}': 'emails:read',
+  'POST /outbound-email-batches/{}/cancel': 'emails:send',
   'POST /outbound-emails/{}/hold': 'emails:write',
   'POST /outbound-emails/{}/release': 'emails:write',
   'POST /outbound-emails/{}/retry': 'emails:write',

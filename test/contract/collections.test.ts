@@ -267,7 +267,7 @@ test('sparse fieldsets apply to attributes and relationships', async () => {
   assert.deepEqual(await fields('fields[outbound-emails]=domain,to'), [['to'], ['domain']])
   assert.deepEqual(await fields('fields[outbound-emails]='), [undefined, undefined])
   const [, related] = await fields('')
-  assert.deepEqual(related, ['domain', 'campaign', 'contact'])
+  assert.deepEqual(related, ['domain', 'campaign', 'batch', 'contact'])
   for (const row of await list('/outbound-emails?fields[outbound-emails]=subject&page[size]=3'))
     assert.deepEqual(Object.keys(row).toSorted(), ['attributes', 'id', 'links', 'type'])
   const included = await ask('GET', `${path}?include=domain&fields[domains]=name`)

@@ -96,7 +96,7 @@ test('the schemas of resources have attributes, relationships and links, and tho
     ['Webhook', ['domain']],
     ['Campaign', ['audience']],
     ['Audience', ['domain']],
-    ['OutboundEmail', ['domain', 'campaign', 'contact']],
+    ['OutboundEmail', ['domain', 'campaign', 'batch', 'contact']],
   ] as const) {
     const { properties, required } = schemas[name]!
     assert.deepEqual(required, ['type', 'id', 'attributes', 'relationships', 'links'], name)

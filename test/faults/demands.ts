@@ -92,7 +92,7 @@ export function wrong(stage: Stage, doubt: (to: string) => boolean = () => false
 /** Files and rows that do not match, and the result of SQLite's check. */
 export function damaged(stage: Stage): string[] {
   const spool = join(stage.dataDir, 'spool')
-  const bodies = stage.rows<{ spool: string }>('select spool from outbound_bodies where spool is not null')
+  const bodies = stage.rows<{ spool: string }>(BODIES)
   const messages = stage.rows<{ spool: string }>('select spool from inbound_messages where spool is not null')
   const named = [...bodies.flatMap((row) => JSON.parse(row.spool) as string[]), ...messages.map((row) => row.spool)]
   const said = named.filter((name) => !existsSync(join(spool, name))).map(() => 'a file of the spool is missing')
@@ -102,13 +102,15 @@ export function damaged(stage: Stage): string[] {
   return said
 }
 
+/** The lists of files of bodies, and of those that batches share. */
+const BODIES = `select spool from outbound_bodies where spool is not null
+  union all select spool from outbound_batches where spool is not null`
+
 /** After a start: spool files without a row. */
 export function strays(stage: Stage): string[] {
   const spool = join(stage.dataDir, 'spool')
   const owned = new Set([
-    ...stage
-      .rows<{ spool: string }>('select spool from outbound_bodies where spool is not null')
-      .flatMap((row) => JSON.parse(row.spool) as string[]),
+    ...stage.rows<{ spool: string }>(BODIES).flatMap((row) => JSON.parse(row.spool) as string[]),
     ...stage
       .rows<{ spool: string }>('select spool from inbound_messages where spool is not null')
       .map((row) => row.spool),

@@ -40,6 +40,21 @@ const postLarge = scenario({
   act: async (stage) => void (await stage.post({ html: LARGE, attachments: [FILE] })),
 })
 
+const IN_BATCH = 3
+
+/** All emails of a batch are stored, or none of them. */
+const batch = scenario({
+  name: 'batch',
+  act: (stage) => stage.postBatch(LARGE, IN_BATCH),
+  wrong: (stage) => {
+    const addresses = JSON.stringify(stage.ledger.posted.map(({ to }) => to))
+    const stored = stage.rows('select 1 from outbound_emails where "to" in (select value from json_each(?))', [
+      addresses,
+    ])
+    return stored.length % IN_BATCH === 0 ? [] : [`${stored.length} of ${IN_BATCH} emails of a batch are stored`]
+  },
+})
+
 const refused = scenario({
   name: 'refused',
   act: async (stage) => void (await stage.post({}, 'gone')),
@@ -301,6 +316,7 @@ async function leave({ world }: Stage): Promise<NonNullable<typeof left>> {
 export const SCENARIOS: readonly Scenario[] = [
   post,
   postLarge,
+  batch,
   refused,
   told,
   receive,

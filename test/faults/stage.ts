@@ -189,6 +189,21 @@ export class Stage {
     return posted
   }
 
+  /** Posts a batch with a shared body and records its emails, which are accepted together. */
+  async postBatch(html: string, recipients: number): Promise<void> {
+    const posted = Array.from({ length: recipients }, (): Posted => {
+      const to = `b${++subjects}@there.test`
+      return { to, promised: false, refused: false }
+    })
+    this.ledger.posted.push(...posted)
+    const email = { from: `me@${QUIET}`, subject: 'Hello {{name}}', html }
+    const attributes = { email, recipients: posted.map(({ to }) => ({ to, variables: { name: to } })) }
+    const { status } = await this.api('POST', '/outbound-email-batches', {
+      data: { type: 'outbound-email-batches', attributes },
+    })
+    for (const each of posted) each.promised = status === 201
+  }
+
   /** Delivers a message over SMTP and records whether it was accepted. */
   async receive(body = 'Hello\n', to = INBOX): Promise<Delivered> {
     const subject = `subject ${++subjects}`

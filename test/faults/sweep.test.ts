@@ -42,7 +42,7 @@ function judge(t: TestContext, { findings, points, runs }: Result): void {
 
 /** The scenarios, in groups that take about as long. */
 const GROUPS = [
-  ['post', 'post large'],
+  ['post', 'post large', 'batch'],
   ['refused', 'told'],
   ['receive', 'receive large'],
   ['returned', 'campaign', 'aggregate'],

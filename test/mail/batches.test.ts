@@ -3,6 +3,8 @@ import assert from 'node:assert/strict'
 import { beforeEach, describe, test } from 'node:test'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { ownsFile } from '../../src/mail/body.ts'
+import { createToken } from '../../src/users/tokens.ts'
 import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
@@ -29,7 +31,7 @@ const shared = (attributes: object = {}) => ({
   html: '<p>Hello {{name}}</p>',
   ...attributes,
 })
-const post = (attributes: object): Promise<Answer> =>
+const post = (attributes: Record<string, unknown>): Promise<Answer> =>
   postrider.api('POST', '/outbound-email-batches', document('outbound-email-batches', attributes))
 const used = (): number => store().first(raw<{ used: number }>('select used from usage'))?.used ?? 0
 const emails = (): number => store().one(raw<{ times: number }>('select count(*) as times from outbound_emails')).times
@@ -297,6 +299,7 @@ describe('an email for many recipients', () => {
     const { accepted, results } = second.body.data.attributes
     assert.equal(accepted, 2)
     assert.equal(results[0].id, first.body.data.attributes.results[0].id)
+    await arrived('sue@there.test')
     await become(results[1].id, 'delivered')
     assert.equal(exchanger.heard.filter(({ to }) => to.includes('sue@there.test')).length, 1)
   })
@@ -314,6 +317,14 @@ describe('an email for many recipients', () => {
     const answer = await post({ email: shared({ html: '{{x}}'.repeat(1000) }), recipients })
     assert.deepEqual(pointers(answer), ['/data/attributes/recipients/0/variables'])
     assert.equal(answer.body.errors[0].code, 'message_too_large')
+    const line = await post({
+      email: shared({ subject: '{{x}}'.repeat(190), headers: { 'X-A': '{{x}}' } }),
+      recipients,
+    })
+    assert.deepEqual(
+      line.body.errors.map(({ code }: { code: string }) => code),
+      ['too_long', 'too_long'],
+    )
   })
 
   test('keeps a large body once, until its last email is deleted', async () => {
@@ -329,9 +340,70 @@ describe('an email for many recipients', () => {
     await become(wes.id, 'delivered')
     await become(xan.id, 'delivered')
     assert.match(heardBy('xan@there.test'), /Xan large/)
+    assert.ok(files().every((name) => ownsFile(store(), name)))
+    const source = await postrider.page(`/api/v1/outbound-emails/${xan.id}/raw`, {
+      headers: { authorization: `Bearer ${postrider.token}` },
+    })
+    assert.match(await source.text(), /Xan large/)
     await postrider.api('DELETE', `/outbound-emails/${wes.id}`)
     assert.match(String((await show(xan.id))['html']), /Xan large/)
     await postrider.api('DELETE', `/outbound-emails/${xan.id}`)
     assert.deepEqual(files(), before)
+  })
+
+  test('is accepted as far as the daily limit of the token allows, if it is permissive', async () => {
+    const about = { name: 'capped', scopes: ['emails:send'], duration: '1_month', daily: 5 } as const
+    const { plaintext } = await createToken(postrider.appliance.deps, postrider.user.key, about)
+    const recipients = Array.from({ length: 7 }, (_, n) => ({ to: `limit${n}@there.test` }))
+    const capped = (attributes: Record<string, unknown>) =>
+      postrider.api('POST', '/outbound-email-batches', document('outbound-email-batches', attributes), {
+        authorization: `Bearer ${plaintext}`,
+      })
+    const before = used()
+    const strict = await capped({ email: shared(), recipients })
+    assert.deepEqual([strict.status, strict.body.errors[0].code, used()], [422, 'volume_exceeded', before])
+    const { body } = await capped({ email: shared(), recipients, validation: 'permissive' })
+    const { accepted, refused, results } = body.data.attributes
+    assert.deepEqual([accepted, refused, used()], [5, 2, before + 5])
+    assert.deepEqual(
+      results.map(({ errors }: { errors?: { code: string }[] }) => errors?.[0]?.code),
+      [...Array.from({ length: 5 }, () => undefined), 'volume_exceeded', 'volume_exceeded'],
+    )
+    const items = recipients.slice(5).map(({ to }) => one({ to }))
+    const none = await capped({ emails: items, validation: 'permissive' })
+    assert.deepEqual([none.body.data.attributes.refused, used()], [2, before + 5])
+  })
+
+  test('has each email at the pace of its agent', async () => {
+    const recipients = [{ to: 'pace1@there.test' }, { to: 'pace2@there.test' }]
+    const { body } = await post({ email: shared({ agent_id: 'news' }), recipients })
+    for (const { id } of body.data.attributes.results) assert.equal((await show(id))['agent_id'], 'news')
+    await postrider.api('POST', '/agents/news/pause')
+    assert.equal((await post({ email: shared({ agent_id: 'news' }), recipients })).body.errors[0].code, 'agent_paused')
+  })
+
+  test('waits until its shared body is repaired', async () => {
+    const { body } = await post({
+      email: shared({ scheduled_at: 'PT1H' }),
+      recipients: [{ to: 'yan@there.test', variables: { name: 'Yan' } }],
+    })
+    const { id } = body.data.attributes.results[0]
+    const { content } = store().one(raw<{ content: string }>('select content from outbound_batches order by key desc'))
+    const write = (text: string): Promise<unknown> =>
+      store().write((tx) => {
+        const { key } = tx.one(raw<{ key: number }>('select max(key) as key from outbound_batches'))
+        const { digest } = tx.one(
+          raw<{ digest: Buffer }>('select digest from digests where "of" = 25 and row_key = ?', [key]),
+        )
+        tx.run(raw('update outbound_batches set content = ? where key = ?', [text, key]))
+        tx.run(raw('update digests set digest = ? where "of" = 25 and row_key = ?', [digest, key]))
+      })
+    await write(content.replace('Hello', 'Hallo'))
+    postrider.clock.advance(HOUR)
+    await until(async () => (await show(id)).recipients[0]!.response?.includes('problem on this server'), 'the damage')
+    await write(content)
+    postrider.clock.advance(HOUR)
+    await become(id, 'delivered')
+    assert.match(heardBy('yan@there.test'), /Hello Yan/)
   })
 })

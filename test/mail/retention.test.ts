@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { removeOldBodies } from '../../src/mail/retention.ts'
-import { startTestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { until } from '../kit/until.ts'
@@ -52,6 +52,29 @@ test('deletes the body and file of a finished email after the retention time, an
   postrider.clock.leap(DAY)
   await become(waiting, 'delivered')
   assert.equal(await removeOldBodies(deps, postrider.clock.now() - 30 * DAY), 1)
+})
+
+test('deletes the body that the emails of a batch share with the last of theirs', async () => {
+  const { deps } = postrider.appliance
+  await removeOldBodies(deps, postrider.clock.now())
+  const email = { from: 'ann@here.test', subject: 'x', html: `<p>${'x'.repeat(100_000)}</p>` }
+  const recipients = ['first', 'second'].map((name) => ({ to: `${name}@there.test` }))
+  exchanger.script = { answer: (line) => (line.includes('second@') ? '451 4.2.1 Later' : undefined) }
+  const batch = document('outbound-email-batches', { email, recipients })
+  const { body } = await postrider.api('POST', '/outbound-email-batches', batch)
+  const [first, second] = body.data.attributes.results as { id: string }[]
+  await Promise.all([become(first!.id, 'delivered'), attempted(second!.id, 1)])
+  postrider.clock.leap(30 * DAY)
+  const before = spooled()
+  assert.equal(await removeOldBodies(deps, postrider.clock.now()), 1)
+  assert.equal((await show(first!.id))['html'], null)
+  assert.ok((await show(second!.id))['html'])
+  exchanger.script = {}
+  postrider.clock.leap(DAY)
+  await become(second!.id, 'delivered')
+  assert.equal(spooled(), before)
+  assert.equal(await removeOldBodies(deps, postrider.clock.now()), 1)
+  assert.equal(spooled(), before - 1)
 })
 
 test('looks for expired bodies every hour', async () => {

@@ -5,6 +5,7 @@ import { isBeyondBounds } from '../../src/message/html-bounds.ts'
 import { plainText } from '../../src/message/compose.ts'
 import { languageOf, withFooter } from '../../src/message/footer.ts'
 import { hasUnsubscribeLink } from '../../src/message/leave-link.ts'
+import { countPlaceholders, filledText, htmlForm } from '../../src/message/variables.ts'
 import { cutTemplate, placesOfTags, strayBraces } from '../../src/message/template.ts'
 import { cutHtml } from '../../src/message/html-tags.ts'
 import { endOfBody, readPictures } from '../../src/message/html-tokens.ts'
@@ -80,6 +81,26 @@ export const PAGES: Record<string, Parser> = {
     files: ['message/template.ts'],
     seeds: of('{{name}} ', '{{name|friend}} ', '{{', '{{ a', '{{{{}}}}', 'a {{b c}}', '{{ '),
     parse: (bytes) => [strayBraces(cutTemplate(text(bytes))), placesOfTags(text(bytes))],
+  },
+  placeholders: {
+    files: ['message/variables.ts'],
+    seeds: of(
+      '{{name}} ',
+      '{{ a',
+      '{{',
+      '}}',
+      '%recipient.name%',
+      '%recipient.',
+      '%',
+      '<b>',
+      '{"values":{"name":"',
+      '"}}',
+    ),
+    parse: (bytes) =>
+      (['mustache', 'percent'] as const).map((syntax) => [
+        [...countPlaceholders(syntax, text(bytes))],
+        filledText(syntax, text(bytes), { name: text(bytes).slice(0, 100) }, htmlForm(syntax)),
+      ]),
   },
   'pages as text': { files: ['message/compose.ts'], seeds: HTML, parse: (bytes) => plainText(text(bytes)) },
   'bounds of pages': {

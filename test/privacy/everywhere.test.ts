@@ -148,6 +148,32 @@ test('erases an address from every kind of record and every file, while the serv
     { attachments: attached(Buffer.from(`for ${address}`, 'utf16le').toString('latin1')) },
   ])
     await sent(mail)
+  const shared = { from: 'me@here.test', subject: 'Hello', html: '<p>Hello {{name}}</p>' }
+  const bob = { to: 'bob@there.test', variables: { name: `for ${address}` } }
+  for (const batch of [
+    { email: shared, recipients: [bob, { to: address, variables: { name: address } }] },
+    { email: { ...shared, html: `<p>${address}</p>` }, recipients: [bob], idempotency_key: address },
+    { email: { ...shared, html: `<p>${address}</p>${'x'.repeat(100_000)}` }, recipients: [bob] },
+    { email: shared, recipients: [{ to: `${address}, x` }, bob], validation: 'permissive' },
+    {
+      email: shared,
+      recipients: [bob, { to: 'eve@there.test', variables: { [address]: ['x'] } }],
+      validation: 'permissive',
+    },
+    {
+      emails: [
+        { ...shared, to: address },
+        { ...shared, to: 'bob@there.test', html: `<p>${Upper}</p>` },
+      ],
+    },
+  ]) {
+    const { body, status } = await postrider.api(
+      'POST',
+      '/outbound-email-batches',
+      document('outbound-email-batches', batch),
+    )
+    assert.equal(status, 201, JSON.stringify(body))
+  }
   const about = (text: string, encoding: string, type = 'text/plain'): string =>
     `From: bob@there.test\nTo: me@here.test\nSubject: x\nContent-Type: ${type}\nContent-Transfer-Encoding: ${encoding}\n\n${text}\n`
   const inbound: [string, string][] = [

@@ -99,6 +99,13 @@ function unzip(bytes: Buffer): Promise<Map<string, string>> {
 
 test('the bundle contains all data about the address and no data about other recipients', async () => {
   await send({ to: ADDRESS, subject: 'First', html: '<p>first body</p>' })
+  const email = { from: 'me@here.test', subject: 'For {{name}}', html: '<p>shared body for {{name}}</p>' }
+  const recipients = [
+    { to: ADDRESS, variables: { name: 'Ann' } },
+    { to: 'bob@there.test', variables: { name: 'Bob' } },
+  ]
+  const batch = document('outbound-email-batches', { email, recipients })
+  assert.equal((await postrider.api('POST', '/outbound-email-batches', batch)).status, 201)
   await send({ to: ADDRESS, subject: 'Large', html: `<p>large body</p>${'x'.repeat(400_000)}` })
   exchanger.script = { answer: (line) => (/^RCPT TO:<(?:hidden|gone)@/.test(line) ? '550 5.1.1 unknown' : undefined) }
   await send({ to: 'bob@there.test', cc: [ADDRESS], bcc: ['hidden@there.test'], subject: 'Copied' })
@@ -137,9 +144,9 @@ test('the bundle contains all data about the address and no data about other rec
     [['Ann', { town: 'Bath' }, 'Readers']],
   )
   const mails = records.outbound_emails as { subject: string }[]
-  assert.deepEqual(mails.map(({ subject }) => subject).toSorted(), ['Copied', 'First', 'Large'])
+  assert.deepEqual(mails.map(({ subject }) => subject).toSorted(), ['Copied', 'First', 'For Ann', 'Large'])
   assert.match(files.get(names[2]!)!, /<p>large body/)
-  assert.equal(records.deliveries.length, 3)
+  assert.equal(records.deliveries.length, 4)
   assert.ok(records.events.length >= 3)
   assert.ok(!records.events.some(({ type }: { type: string }) => type === 'email.bounced'), 'of the blind copy')
   assert.equal(records.inbound_emails.length, 1)

@@ -123,7 +123,7 @@ async function fill(user: number, of: number, said: string): Promise<void> {
                     : `"${said}"`
         else if (name === 'user_key') values[name] = user
         else if (name === 'domain_key') values[name] = user
-        else if (name === 'campaign_key' || name === 'contact_key') values[name] = null
+        else if (['campaign_key', 'contact_key', 'batch_key'].includes(name)) values[name] = null
         else if (/_key$|^key$/.test(name)) values[name] = of
         else if (name === 'id' || (name === 'hash' && type === 'TEXT')) values[name] = `${table}-${of}`
         else if (name === 'status') values[name] = table === 'deliveries' ? 'delivered' : 'x'

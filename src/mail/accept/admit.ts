@@ -119,16 +119,18 @@ export function admit(
   for (const [index, { address, pointer }] of recipients.entries()) {
     const suppression = stops[index]
     if (suppression && given.on_suppressed !== 'record')
-      problems.push({
-        code: 'recipient_suppressed',
-        detail: `${address.address} is suppressed on ${domain.name}: ${stopWords(suppression)}. Remove the recipient.`,
-        source: { pointer: `/data/attributes/${pointer}` },
-        meta: { recipient: address.address, reason: suppression.reason },
-      })
+      problems.push(suppressedProblem(address.address, domain.name, suppression, pointer))
   }
   if (problems.length > 0) throw new Refusal(problems)
   return { domain, stops }
 }
+
+export const suppressedProblem = (to: string, domain: string, stop: Stop, pointer = 'to'): Problem => ({
+  code: 'recipient_suppressed',
+  detail: `${knownAddress(to).address} is suppressed on ${domain}: ${stopWords(stop)}. Remove the recipient.`,
+  source: { pointer: `/data/attributes/${pointer}` },
+  meta: { recipient: knownAddress(to).address, reason: stop.reason },
+})
 
 function domainOf(reader: Reader, userKey: number, from: Address): SendingDomain {
   const domain = reader.fact(sendingDomain({ user_key: userKey, name: from.domain }))

@@ -1,69 +1,70 @@
-// Accepts one email for many recipients, each of whom gets an email of their own. The body is stored once, and the values
-// of a recipient are filled in when their email is composed. Here they are filled in only where the result is short.
-// The size of each email follows from the size of the body and the lengths of the values.
+// Accepts one email for many recipients, each of whom gets an email of their own. The body is stored once, and the
+// values of a recipient are filled in when their email is composed.
 import { createHash } from 'node:crypto'
 import { setImmediate as turn } from 'node:timers/promises'
 import { DAY, dayOf } from '../../base/clock.ts'
-import { hasControls } from '../../base/clean-text.ts'
-import { Refusal, type Problem } from '../../base/errors.ts'
+import { must, Refusal } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
-import { knownAddress, parseAddress } from '../../message/address.ts'
-import { headerFault } from '../../message/headers.ts'
+import { knownAddress } from '../../message/address.ts'
 import { bulkLane } from '../../message/lane-names.ts'
-import { isUnsubscribeUri } from '../../message/list-unsubscribe.ts'
-import { encodedSize, MAX_MESSAGE } from '../../message/size.ts'
 import type { WrittenBody } from '../../message/stored-body.ts'
-import { isBlank } from '../../message/compose.ts'
-import { countPlaceholders, filledLine, htmlForm, writeValues, type Syntax } from '../../message/variables.ts'
+import { writeValues, type Syntax } from '../../message/variables.ts'
 import { enqueuePage } from '../../delivery/queue/enqueue.ts'
 import { suppressRecipient, type EmailKeys } from '../../delivery/results/settle.ts'
 import { slotFor } from '../../reputation/agents.ts'
 import type { Tx } from '../../store/database.ts'
-import { raw } from '../../store/query.ts'
-import { stopsOf, reasonOf, stopWords, type Stop } from '../../suppressions/stops.ts'
+import { db, raw } from '../../store/query.ts'
+import { reasonOf, stopsOf, stopWords, type Stop } from '../../suppressions/stops.ts'
 import type { OtherResult } from '../batches.ts'
 import { dueAt, SCHEDULED } from '../schedule.ts'
-import { admit, foreignId, requireSubscription, sameMailbox, type NewEmail, type Submission } from './admit.ts'
+import {
+  admit,
+  foreignId,
+  requireSubscription,
+  sameMailbox,
+  suppressedProblem,
+  type NewEmail,
+  type SendingDomain,
+  type Submission,
+} from './admit.ts'
 import {
   addBatch,
   batchBefore,
   dropFiles,
   finishBatch,
   isRefusedItem,
+  keyOf,
   problemsAt,
   RefusedItems,
+  type Batch,
+  type BatchKey,
   type BatchOptions,
-  type Item,
+  type BatchItem,
   type SubmittedBatch,
 } from './batch.ts'
-import { COLUMNS, countRecipients, payloadHash, rowOf, storeBody, tooLarge, type SubmitDeps } from './submit.ts'
-
-/** The email that all recipients get. */
-export type SharedEmail = Omit<NewEmail, 'to' | 'cc' | 'bcc' | 'message_id' | 'idempotency_key'>
-
-export interface BatchRecipient {
-  to: string
-  variables: Readonly<Record<string, string>>
-  metadata?: Readonly<Record<string, string>> | null | undefined
-  message_id?: string | undefined
-  /** The idempotency key of a repeat with the same Message-ID on a day (UTC). */
-  repeatKey?: ((day: number) => string) | undefined
-}
+import { checkOf, type BatchRecipient, type SharedEmail } from './batch-values.ts'
+import {
+  COLUMNS,
+  countRecipients,
+  payloadHash,
+  rowOf,
+  storeBody,
+  type Files,
+  type NewEmailRow,
+  type SubmitDeps,
+} from './submit.ts'
 
 export interface RecipientBatch extends BatchOptions {
   email: SharedEmail
   syntax: Syntax
-  recipients: readonly Item<BatchRecipient>[]
+  recipients: readonly BatchItem<BatchRecipient>[]
 }
 
-/** The time (ms) after which other work has its turn. */
-const SLICE = 10
-const MAX_SUBJECT = 998
-/** The most bytes that a byte of a value becomes in an email, as in `encodedSize`. */
-const MOST_ENCODED = 3.2
+/** Recipients that are checked before other work has its turn. */
+const AT_ONCE = 50
 
 /** A recipient whose email can be stored. */
-interface Ready {
+interface ReadyRecipient {
   index: number
   id: string
   given: BatchRecipient
@@ -78,50 +79,29 @@ export async function submitToRecipients(
   batch: RecipientBatch,
 ): Promise<SubmittedBatch> {
   const { clock, spool, store } = deps
-  const { idempotency_key, recipients, strict } = batch
   requireSubscription(store, userKey)
-  const hash = typeof idempotency_key === 'string' ? await hashOf(batch) : undefined
-  const earlier = hash && batchBefore(store, userKey, idempotency_key!, hash)
+  const hash = typeof batch.idempotency_key === 'string' ? await hashOf(batch) : Buffer.alloc(0)
+  const batchKey = keyOf(userKey, batch, () => hash)
+  const earlier = batchBefore(store, batchKey)
   if (earlier) return { batch: earlier, replayed: true }
-  const refused = new RefusedItems(strict)
-  for (const [index, item] of recipients.entries()) if (isRefusedItem(item)) refused.add(index, item.problems)
-  refused.check()
-
+  const refused = new RefusedItems(batch.strict, batch.recipients)
   const now = clock.now()
   const id = newId(now)
   const given: NewEmail = { ...batch.email, to: '' }
-  const submission: Submission = { userKey, from: parseAddress(given.from)!, recipients: [], given }
+  const submission: Submission = { userKey, from: knownAddress(given.from), recipients: [], given }
   const files = await storeBody(deps, submission, id).catch((thrown: unknown) => {
     throw inEmail(thrown)
   })
   const unwritten = new Set(files.names)
   try {
-    const others: OtherResult[] = []
-    const ready = await readyRecipients(batch, { body: files.body!, now, others, refused })
-    refused.check()
+    const duplicates: OtherResult[] = []
+    const ready = await readyRecipients(batch, must(files.body, 'The body of a batch'), { duplicates, now, refused })
     const submitted = await store.write((tx): SubmittedBatch => {
-      const same = hash && batchBefore(tx, userKey, idempotency_key!, hash)
+      const same = batchBefore(tx, batchKey)
       if (same) return { batch: same, replayed: true }
-      const within = new RefusedItems(strict)
-      const found = [...others]
-      const accepted = acceptAll(
-        tx,
-        deps,
-        { batch, hash, id, now, submission },
-        { ready, refused: within, others: found },
-      )
-      const all = [...found, ...refused.results, ...within.results]
-      const written = finishBatch(tx, accepted.key, { ...accepted, others: all })
-      if (accepted.emails > 0) {
-        const columns = [batch.syntax, files.content, files.names.length > 0 ? JSON.stringify(files.names) : null]
-        tx.run(
-          raw('update outbound_batches set syntax = ?, content = ?, spool = ? where key = ?', [
-            ...columns,
-            accepted.key,
-          ]),
-        )
-        tx.afterCommit(() => unwritten.clear())
-      }
+      const accepting = { batch, batchKey, files, id, now, submission, refused, others: [...duplicates] }
+      const written = acceptAll(tx, deps, accepting, ready)
+      if (written.spool !== null) tx.afterCommit(() => unwritten.clear())
       return { batch: written, replayed: false }
     })
     await Promise.all([...unwritten].map((name) => spool.remove(name)))
@@ -132,32 +112,31 @@ export async function submitToRecipients(
   }
 }
 
-interface Preparing {
-  body: WrittenBody
+interface CheckingRecipients {
+  duplicates: OtherResult[]
   now: number
-  others: OtherResult[]
   refused: RefusedItems
 }
 
-/** Finds duplicates, and checks what the values of each recipient make of the email. */
+/**
+ * Finds duplicates, and checks what the values of each recipient make of the email. Throws a Refusal if the batch is
+ * strict and a recipient is refused.
+ */
 async function readyRecipients(
   { email, recipients, syntax }: RecipientBatch,
-  { body, now, others, refused }: Preparing,
-): Promise<Ready[]> {
+  body: WrittenBody,
+  { duplicates, now, refused }: CheckingRecipients,
+): Promise<ReadyRecipient[]> {
   const check = checkOf(syntax, email, body)
   const seen = new Map<string, number>()
-  const ready: Ready[] = []
-  let end = performance.now() + SLICE
+  const ready: ReadyRecipient[] = []
   for (const [index, given] of recipients.entries()) {
-    if (performance.now() > end) {
-      await turn()
-      end = performance.now() + SLICE
-    }
+    if (index % AT_ONCE === AT_ONCE - 1) await turn()
     if (isRefusedItem(given)) continue
     const mailbox = sameMailbox(knownAddress(given.to))
     const before = seen.get(mailbox)
     if (before !== undefined) {
-      others.push({ index, duplicate_of: before })
+      duplicates.push({ index, duplicate_of: before })
       continue
     }
     seen.set(mailbox, index)
@@ -165,161 +144,121 @@ async function readyRecipients(
     if (problems.length > 0) refused.add(index, problemsAt(`recipients/${index}`, new Refusal(problems)))
     else ready.push({ index, id: newId(now), given, subject, metadata })
   }
+  refused.check()
   return ready
 }
 
-/** Makes the check of a recipient's values: the subject, header fields and links with them, and the size. */
-function checkOf(syntax: Syntax, email: SharedEmail, body: WrittenBody) {
-  const { attachments = [], headers = [], html, text, unsubscribe } = body
-  const size = encodedSize({ html, text, headers, attachments })
-  const inHtml = countPlaceholders(syntax, html)
-  const inText = countPlaceholders(syntax, text ?? '')
-  // The text part is made from the html.
-  const copies = text === null || isBlank(text) ? 2 : 1
-  const varied = headers.filter(([, value]) => countPlaceholders(syntax, value).size > 0)
-  const form = htmlForm(syntax)
-  return (given: BatchRecipient) => {
-    const { metadata: own, variables: values } = given
-    const problems: Problem[] = []
-    const fault = (code: Problem['code'], member: string, detail: string): void =>
-      void problems.push({ code, detail, source: { pointer: `/data/attributes/${member}` } })
-    const subject = filledLine(syntax, email.subject, values)
-    if (Buffer.byteLength(subject) > MAX_SUBJECT)
-      fault('too_long', 'variables', `The subject with these values is longer than ${MAX_SUBJECT} bytes.`)
-    else if (hasControls(subject))
-      fault('invalid', 'variables', 'The subject with these values has control characters. Remove them.')
-    for (const [name, value] of varied) {
-      const problem = headerFault(name, filledLine(syntax, value, values))
-      if (problem) fault(problem.code, 'variables', `With these values, the header "${name}" ${problem.message}.`)
-    }
-    const uris = unsubscribe?.uris.map((uri) => filledLine(syntax, uri, values)) ?? []
-    if (!uris.every(isUnsubscribeUri))
-      fault(
-        'invalid',
-        'variables',
-        'With these values, "unsubscribe" has a link that is not an https, http or mailto URI.',
-      )
-    else if (unsubscribe?.one_click && !uris.some((uri) => /^https:/i.test(uri)))
-      fault('invalid', 'variables', 'With these values, "unsubscribe" has no https URI, which "one_click" requires.')
-    let added = 0
-    for (const [name, value] of Object.entries(values)) {
-      const times = inHtml.get(name)
-      if (times !== undefined) added += times * copies * Buffer.byteLength(form(value))
-      added += (inText.get(name) ?? 0) * Buffer.byteLength(value)
-    }
-    const whole = size + added * MOST_ENCODED
-    if (whole >= MAX_MESSAGE) problems.push(...atVariables(tooLarge(whole)))
-    const metadata = own ? { ...email.metadata, ...own } : (email.metadata ?? null)
-    if (own && (Object.keys(metadata ?? {}).length > 50 || Buffer.byteLength(JSON.stringify(metadata)) > 4096))
-      fault(
-        'too_long',
-        'metadata',
-        '"metadata" with that of the email must be at most 50 members and 4096 bytes as JSON.',
-      )
-    return { metadata, problems, subject }
-  }
-}
-
-const atVariables = ({ problems }: Refusal): Problem[] =>
-  problems.map((problem) => ({ ...problem, source: { pointer: '/data/attributes/variables' } }))
-
 interface AcceptingAll {
   batch: RecipientBatch
-  hash: Buffer | undefined
+  batchKey: BatchKey
+  files: Files
   id: string
   now: number
   submission: Submission
-}
-
-interface Outcome {
-  ready: readonly Ready[]
   refused: RefusedItems
+  /** The results of items without an email of this batch. */
   others: OtherResult[]
 }
 
-interface AcceptedAll {
-  key: number
-  accepted: number
-  suppressed: number
-  /** The number of emails that were written. */
-  emails: number
+/** Checks all recipients and writes their emails, with few statements for all of them. Throws a Refusal. */
+function acceptAll(tx: Tx, deps: SubmitDeps, accepting: AcceptingAll, ready: readonly ReadyRecipient[]): Batch {
+  const { batch, batchKey, files, id, now, others, refused, submission } = accepting
+  const { domain, scheduledAt } = judged(tx, deps, submission, now)
+  const within = new RefusedItems(batch.strict)
+  const { open, repeated, stopped } = sorted(
+    tx,
+    deps,
+    { ...accepting, refused: within },
+    { domain, ready, scheduledAt },
+  )
+  within.check()
+  const count = (recipients: number): void => countRecipients(tx, deps, submission, recipients, now)
+  const counted = batch.strict ? open.length : countSome(count, open, within)
+  if (batch.strict) count(counted)
+  const sent = open.slice(0, counted)
+
+  const key = addBatch(tx, batchKey, id, now)
+  const emails = [...stopped, ...sent].toSorted((one, other) => one.index - other.index)
+  if (emails.length > 0) {
+    const row = rowOf({ place: { batch: key, index: 0 }, hash: null, id, now, submission }, domain, scheduledAt)
+    writeEmails(tx, row, domain.name, emails)
+    queueAll(tx, deps, row, { sent, stopped, scheduledAt })
+    const spool = files.names.length > 0 ? JSON.stringify(files.names) : null
+    const shared = { syntax: batch.syntax, content: files.content, spool }
+    tx.run(db.updateTable('outbound_batches').set(shared).where('key', '=', key))
+  }
+  others.push(...refused.results, ...within.results)
+  return finishBatch(tx, key, { accepted: sent.length + repeated, suppressed: stopped.length, others })
 }
 
-/** Checks all recipients and writes their emails, with few statements for all of them. Throws a Refusal. */
-function acceptAll(
+type StoppedRecipient = ReadyRecipient & { stop: Stop }
+
+/** Sorts the recipients into those who get the email, and those who are suppressed. The others are refused. */
+function sorted(
   tx: Tx,
-  deps: SubmitDeps,
-  { batch, hash, id, now, submission }: AcceptingAll,
-  { others, ready, refused }: Outcome,
-): AcceptedAll {
-  const { email, idempotency_key, strict } = batch
-  const { userKey } = submission
-  const { domain, scheduledAt } = judged(tx, deps, submission, now)
-  const repeats = repeatsOf(tx, userKey, ready, now)
-  const wanted: (Ready & { stop: Stop | undefined })[] = []
+  { keyring }: SubmitDeps,
+  { batch, now, others, refused, submission }: AcceptingAll,
+  {
+    domain,
+    ready,
+    scheduledAt,
+  }: { domain: SendingDomain; ready: readonly ReadyRecipient[]; scheduledAt: number | undefined },
+): { open: ReadyRecipient[]; stopped: StoppedRecipient[]; repeated: number } {
+  const { on_suppressed, stream } = batch.email
+  const repeats = repeatsOf(tx, submission.userKey, ready, now)
+  const open: ReadyRecipient[] = []
+  const stopped: StoppedRecipient[] = []
   const stops = stopsOf(
     tx,
-    deps.keyring,
+    keyring,
     ready.map(({ given }) => ({ domain_key: domain.key, address: knownAddress(given.to).address })),
     now,
-    email.stream === 'bulk' ? 'marketing' : 'all',
+    stream === 'bulk' ? 'marketing' : 'all',
   )
   for (const [at, one] of ready.entries()) {
     const { given, index } = one
-    const refuse = (problem: Problem): void =>
-      refused.add(index, problemsAt(`recipients/${index}`, new Refusal([problem])))
     const before = repeats.get(index)
     const stop = stops[at]
-    const [foreign] = foreignId(domain.name, given.message_id)
+    const [problem] = [
+      ...foreignId(domain.name, given.message_id),
+      ...(stop && on_suppressed !== 'record' ? [suppressedProblem(given.to, domain.name, stop)] : []),
+    ]
     if (before !== undefined) others.push({ index, id: before })
-    else if (foreign) refuse(foreign)
-    else if (stop && email.on_suppressed !== 'record')
-      refuse({
-        code: 'recipient_suppressed',
-        detail: `${knownAddress(given.to).address} is suppressed on ${domain.name}: ${stopWords(stop)}. Remove the recipient.`,
-        source: { pointer: '/data/attributes/to' },
-      })
+    else if (problem) refused.add(index, problemsAt(`recipients/${index}`, new Refusal([problem])))
     // The queue records the stops of a scheduled email when it is due.
-    else wanted.push({ ...one, stop: scheduledAt === undefined ? stop : undefined })
+    else if (stop && scheduledAt === undefined) stopped.push({ ...one, stop })
+    else open.push(one)
   }
-  refused.check()
-  const stopped = wanted.filter(({ stop }) => stop)
-  const open = wanted.filter(({ stop }) => !stop)
-  const count = (recipients: number): void => countRecipients(tx, deps, submission, recipients, now)
-  const counted = strict ? (count(open.length), open.length) : countSome(count, open, refused)
-  const sent = open.slice(0, counted)
+  return { open, stopped, repeated: repeats.size }
+}
 
-  const key = addBatch(tx, { id, userKey, idempotency_key, hash, now })
-  const written = [...stopped, ...sent].toSorted((one, other) => one.index - other.index)
-  if (written.length > 0) {
-    const row = rowOf({ batch: { key, index: 0 }, hash: null, id, now, submission }, domain, scheduledAt)
-    writeEmails(tx, row, domain.name, written)
-    const { agent_id } = email
-    const slot = (): number | undefined =>
-      typeof agent_id === 'string' && scheduledAt === undefined ? slotFor(tx, userKey, agent_id, now) : undefined
-    const lanes = new Set<string>()
-    const queued = (list: readonly Ready[], due: () => number | undefined) =>
-      list.map(({ given, id }) => {
-        const { address, domain: to } = knownAddress(given.to)
-        const lane = email.stream === 'bulk' ? bulkLane(to) : to
-        lanes.add(lane)
-        return { id, address, lane, due: due() }
-      })
-    const expires_at = (scheduledAt ?? now) + deps.config.delivery.lifetime
-    const common = { domain_key: domain.key, at: now, expires_at }
-    enqueuePage(tx, { ...common, due: scheduledAt === undefined ? now : null }, queued(sent, slot))
-    if (stopped.length > 0) {
-      enqueuePage(
-        tx,
-        { ...common, due: null },
-        queued(stopped, () => undefined),
-      )
-      suppressAll(tx, key, stopped, now)
-    }
-    if (scheduledAt === undefined) tx.afterCommit(() => lanes.forEach(deps.ring))
-    else tx.signal(SCHEDULED, userKey)
-  }
-  return { key, accepted: sent.length + repeats.size, suppressed: stopped.length, emails: written.length }
+interface QueueingAll {
+  sent: readonly ReadyRecipient[]
+  stopped: readonly StoppedRecipient[]
+  scheduledAt: number | undefined
+}
+
+/** Puts the emails into the queue, and records the suppressed recipients. */
+function queueAll(tx: Tx, deps: SubmitDeps, row: NewEmailRow, { scheduledAt, sent, stopped }: QueueingAll): void {
+  const { agent_id, created_at: now, domain_key, user_key } = row
+  const lanes = new Set<string>()
+  // An agent sends at the pace of its pool.
+  const slot = (): number | undefined =>
+    agent_id !== null && scheduledAt === undefined ? slotFor(tx, user_key, agent_id, now) : undefined
+  const queued = (list: readonly ReadyRecipient[], due: () => number | undefined) =>
+    list.map(({ given, id }) => {
+      const { address, domain } = knownAddress(given.to)
+      const lane = row.stream === 'bulk' ? bulkLane(domain) : domain
+      lanes.add(lane)
+      return { id, address, lane, due: due() }
+    })
+  const common = { domain_key, at: now, expires_at: (scheduledAt ?? now) + deps.config.delivery.lifetime }
+  enqueuePage(tx, { ...common, due: scheduledAt === undefined ? now : null }, queued(sent, slot))
+  const never = queued(stopped, () => undefined)
+  enqueuePage(tx, { ...common, due: null }, never)
+  suppressAll(tx, stopped, now)
+  if (scheduledAt === undefined) tx.afterCommit(() => lanes.forEach((lane) => deps.ring(lane)))
+  else tx.signal(SCHEDULED, user_key)
 }
 
 /** The sending domain and the time of the shared email. Throws a Refusal. */
@@ -337,7 +276,11 @@ const inEmail = (thrown: unknown): unknown =>
   thrown instanceof Refusal ? new Refusal(problemsAt('email', thrown), thrown.headers) : thrown
 
 /** Counts as many recipients as the limits allow, and refuses the others. Returns how many were counted. */
-function countSome(count: (recipients: number) => void, open: readonly Ready[], refused: RefusedItems): number {
+function countSome(
+  count: (recipients: number) => void,
+  open: readonly ReadyRecipient[],
+  refused: RefusedItems,
+): number {
   let counted = 0
   let why: Refusal | undefined
   for (let step = open.length; step > 0;)
@@ -354,8 +297,8 @@ function countSome(count: (recipients: number) => void, open: readonly Ready[], 
   return counted
 }
 
-/** The ids of the emails that were accepted before, with the same Message-ID and recipient, by the index of the item. */
-function repeatsOf(tx: Tx, userKey: number, ready: readonly Ready[], now: number): Map<number, string> {
+/** The ids of emails that were accepted before with the same Message-ID and recipient, by the index of the item. */
+function repeatsOf(tx: Tx, userKey: number, ready: readonly ReadyRecipient[], now: number): Map<number, string> {
   const today = dayOf(now)
   const keys = ready.flatMap(({ given: { repeatKey }, index }) =>
     repeatKey ? [today, today - 1].map((day) => [index, repeatKey(day)] as const) : [],
@@ -383,7 +326,7 @@ const INSERT_VALUES = `insert into outbound_bodies (email_key, content)
   select e.key, j.value ->> 1 from json_each(?) j cross join outbound_emails e where e.id = j.value ->> 0`
 
 /** Writes emails with their values. `row` has the columns that they share. */
-function writeEmails(tx: Tx, row: ReturnType<typeof rowOf>, domain: string, emails: readonly Ready[]): void {
+function writeEmails(tx: Tx, row: NewEmailRow, domain: string, emails: readonly ReadyRecipient[]): void {
   const today = dayOf(row.created_at)
   const rows = emails.map(({ given, id, index, metadata, subject }) => {
     const own: Record<Own, unknown> = {
@@ -403,29 +346,19 @@ function writeEmails(tx: Tx, row: ReturnType<typeof rowOf>, domain: string, emai
 }
 
 /** Records suppressed recipients, each with its event. */
-function suppressAll(
-  tx: Tx,
-  batchKey: number,
-  stopped: readonly (Ready & { stop: Stop | undefined })[],
-  now: number,
-): void {
+function suppressAll(tx: Tx, stopped: readonly StoppedRecipient[], now: number): void {
   const stops = new Map(stopped.map(({ id, stop }) => [id, stop]))
   const rows = tx.all(
     raw<EmailKeys & { id: string; delivery: number }>(
       `select e.key, e.id, e.user_key, e.domain_key, e.campaign_key, e.agent_id, v.key as delivery
-       from outbound_emails e join deliveries v on v.email_key = e.key where e.batch_key = ? and v.status = 'scheduled'`,
-      [batchKey],
+       from json_each(?) j cross join outbound_emails e join deliveries v on v.email_key = e.key where e.id = j.value`,
+      [JSON.stringify([...stops.keys()])],
     ),
   )
-  for (const { delivery, id, ...email } of rows) {
-    const stop = stops.get(id)
-    if (stop)
-      suppressRecipient(
-        tx,
-        { email, delivery: { key: delivery, role: 'to' }, now },
-        `The address is suppressed: ${stopWords(stop)}.`,
-        reasonOf(stop),
-      )
+  for (const { delivery: key, id, ...email } of rows) {
+    const stop = must(stops.get(id), 'The stop of a recipient')
+    const why = `The address is suppressed: ${stopWords(stop)}.`
+    suppressRecipient(tx, { email, delivery: { key, role: 'to' }, now }, why, reasonOf(stop))
   }
 }
 
@@ -433,7 +366,7 @@ async function hashOf({ email, recipients, strict, syntax }: RecipientBatch): Pr
   const hash = createHash('sha256').update(payloadHash({ ...email, to: '' }))
   hash.update(JSON.stringify([syntax, strict]))
   for (const [index, item] of recipients.entries()) {
-    if (index % 100 === 99) await turn()
+    if (index % AT_ONCE === AT_ONCE - 1) await turn()
     const {
       metadata = null,
       message_id = null,

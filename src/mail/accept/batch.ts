@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { codeOf, Refusal, refuse, type Problem } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import { semaphore } from '../../base/semaphore.ts'
-import { parseAddress } from '../../message/address.ts'
+import { knownAddress } from '../../message/address.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import type { RowOf } from '../../store/schema/tables.ts'
@@ -15,11 +15,11 @@ import { accept, payloadHash, storeBody, type Files, type SubmitDeps } from './s
 export type Batch = RowOf<'outbound_batches'>
 
 /** An item of a batch in its checked form, or its problems. */
-export type Item<Value> = Value | { problems: readonly Problem[] }
+export type BatchItem<Value> = Value | { problems: readonly Problem[] }
 
 export const isRefusedItem = <Value extends object>(
-  item: Item<Value>,
-): item is Extract<Item<Value>, { problems: readonly Problem[] }> => 'problems' in item
+  item: BatchItem<Value>,
+): item is Extract<BatchItem<Value>, { problems: readonly Problem[] }> => 'problems' in item
 
 export interface BatchOptions {
   /** Any fault refuses the whole batch. */
@@ -38,24 +38,23 @@ const MOST_PROBLEMS = 100
 
 /** Collects the problems of the items. In a strict batch they are thrown. */
 export class RefusedItems {
-  readonly #strict: boolean
+  readonly strict: boolean
   readonly #problems = new Map<number, readonly Problem[]>()
 
-  constructor(strict: boolean) {
-    this.#strict = strict
+  /** Throws a Refusal if the batch is strict and an item has problems already. */
+  constructor(strict: boolean, items: readonly BatchItem<object>[] = []) {
+    this.strict = strict
+    for (const [index, item] of items.entries()) if (isRefusedItem(item)) this.add(index, item.problems)
+    this.check()
   }
 
   add(index: number, problems: readonly Problem[]): void {
     this.#problems.set(index, problems)
   }
 
-  has(index: number): boolean {
-    return this.#problems.has(index)
-  }
-
   /** Throws what was found so far, if the batch is strict. */
   check(): void {
-    if (!this.#strict || this.#problems.size === 0) return
+    if (!this.strict || this.#problems.size === 0) return
     const inOrder = [...this.#problems].toSorted(([one], [other]) => one - other)
     throw new Refusal(inOrder.flatMap(([, problems]) => problems).slice(0, MOST_PROBLEMS))
   }
@@ -87,11 +86,22 @@ const byIdempotencyKey = statement<{ user_key: number; idempotency_key: string }
     .where('idempotency_key', '=', arg.idempotency_key),
 )
 
+/** The idempotency key of a batch with the hash of its payload, or neither. */
+export interface BatchKey {
+  userKey: number
+  given: { key: string; hash: Buffer } | undefined
+}
+
+export const keyOf = (userKey: number, { idempotency_key: key }: BatchOptions, hash: () => Buffer): BatchKey => ({
+  userKey,
+  given: typeof key === 'string' ? { key, hash: hash() } : undefined,
+})
+
 /** The earlier batch with this key. Throws 409 if its payload was different. */
-export function batchBefore(reader: Reader, userKey: number, key: string, hash: Buffer): Batch | undefined {
-  const batch = reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: key }))
+export function batchBefore(reader: Reader, { given, userKey }: BatchKey): Batch | undefined {
+  const batch = given && reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: given.key }))
   // A batch with an erased recipient has no hash to compare with.
-  if (batch && !(batch.payload_hash && hash.equals(batch.payload_hash)))
+  if (batch && !(batch.payload_hash && given.hash.equals(batch.payload_hash)))
     throw refuse(
       'idempotency_conflict',
       'This idempotency_key was used with other content. Use a new key for a new batch.',
@@ -100,29 +110,22 @@ export function batchBefore(reader: Reader, userKey: number, key: string, hash: 
   return batch
 }
 
-interface NewBatchRow {
-  id: string
-  userKey: number
-  idempotency_key: string | null | undefined
-  hash: Buffer | undefined
-  now: number
-}
-
-const insertBatch = ({ hash, id, idempotency_key, now, userKey }: NewBatchRow) =>
-  db.insertInto('outbound_batches').values({
-    id,
-    user_key: userKey,
-    idempotency_key: idempotency_key ?? null,
-    payload_hash: hash ?? null,
-    accepted: 0,
-    suppressed: 0,
-    refused: 0,
-    others: '[]',
-    created_at: now,
-    updated_at: now,
-  })
-
-export const addBatch = (tx: Tx, row: NewBatchRow): number => tx.run(insertBatch(row)).key
+/** Adds a batch without emails. Returns its key. */
+export const addBatch = (tx: Tx, { given, userKey }: BatchKey, id: string, now: number): number =>
+  tx.run(
+    db.insertInto('outbound_batches').values({
+      id,
+      user_key: userKey,
+      idempotency_key: given?.key ?? null,
+      payload_hash: given?.hash ?? null,
+      accepted: 0,
+      suppressed: 0,
+      refused: 0,
+      others: '[]',
+      created_at: now,
+      updated_at: now,
+    }),
+  ).key
 
 /** Writes the counts and the items without an email of the batch. Returns the batch. */
 export function finishBatch(
@@ -143,7 +146,7 @@ export function finishBatch(
 /** Bodies of a batch that are decoded and stored at once. */
 const AT_ONCE = 4
 
-interface Prepared {
+interface PreparedEmail {
   index: number
   id: string
   submission: Submission
@@ -154,65 +157,22 @@ interface Prepared {
 export async function submitEmails(
   deps: SubmitDeps,
   userKey: number,
-  items: readonly Item<NewEmail>[],
-  { idempotency_key, strict }: BatchOptions,
+  items: readonly BatchItem<NewEmail>[],
+  options: BatchOptions,
 ): Promise<SubmittedBatch> {
   const { clock, spool, store } = deps
   requireSubscription(store, userKey)
-  const hash = typeof idempotency_key === 'string' ? hashOf(items) : undefined
-  const earlier = hash && batchBefore(store, userKey, idempotency_key!, hash)
+  const key = keyOf(userKey, options, () => hashOf(items))
+  const earlier = batchBefore(store, key)
   if (earlier) return { batch: earlier, replayed: true }
-  const refused = new RefusedItems(strict)
-  for (const [index, item] of items.entries()) if (isRefusedItem(item)) refused.add(index, item.problems)
-  refused.check()
-
+  const refused = new RefusedItems(options.strict, items)
   const now = clock.now()
-  const prepared: Prepared[] = []
-  const turn = semaphore(AT_ONCE)
-  const prepare = async (index: number, given: NewEmail): Promise<void> => {
-    const id = newId(now)
-    const submission = { userKey, from: parseAddress(given.from)!, recipients: recipientsOf(given), given }
-    try {
-      prepared.push({ index, id, submission, files: await storeBody(deps, submission, id) })
-    } catch (thrown) {
-      refused.add(index, problemsAt(`emails/${index}`, thrown))
-    }
-  }
-  const stored = await Promise.allSettled(
-    items.map((item, index) => (isRefusedItem(item) ? undefined : turn(() => prepare(index, item)))),
-  )
-  const unwritten = new Set(prepared.flatMap(({ files }) => files.names))
+  const unwritten = new Set<string>()
   try {
-    for (const each of stored) if (each.status === 'rejected') throw each.reason
-    refused.check()
-    prepared.sort((one, other) => one.index - other.index)
+    const prepared = await prepareAll(deps, userKey, items, { now, refused, unwritten })
     const submitted = await store.write((tx): SubmittedBatch => {
-      const same = hash && batchBefore(tx, userKey, idempotency_key!, hash)
-      if (same) return { batch: same, replayed: true }
-      const key = addBatch(tx, { id: newId(now), userKey, idempotency_key, hash, now })
-      const others: OtherResult[] = []
-      const kept: string[] = []
-      let suppressed = 0
-      const within = new RefusedItems(strict)
-      for (const { files, id, index, submission } of prepared)
-        try {
-          const key_ = submission.given.idempotency_key
-          const own = typeof key_ === 'string' ? payloadHash(submission.given) : null
-          const accepting = { submission, files, batch: { key, index }, hash: own, id, now, claims: [] }
-          const { email, replayed } = accept(tx, { ...deps, claimNew: undefined }, accepting)
-          if (replayed) others.push({ index, id: email.id })
-          else kept.push(...files.names)
-          if (email.status === 'suppressed') suppressed++
-        } catch (thrown) {
-          within.add(index, problemsAt(`emails/${index}`, thrown))
-        }
-      within.check()
-      others.push(...refused.results, ...within.results)
-      const accepted = items.length - suppressed - others.filter((other) => 'errors' in other).length
-      tx.afterCommit(() => {
-        for (const name of kept) unwritten.delete(name)
-      })
-      return { batch: finishBatch(tx, key, { accepted, suppressed, others }), replayed: false }
+      const same = batchBefore(tx, key)
+      return same ? { batch: same, replayed: true } : writeAll(tx, deps, { key, now, prepared, refused, unwritten })
     })
     await Promise.all([...unwritten].map((name) => spool.remove(name)))
     return submitted
@@ -220,6 +180,76 @@ export async function submitEmails(
     await dropFiles(spool, unwritten, thrown)
     throw thrown
   }
+}
+
+interface PreparingEmails {
+  now: number
+  refused: RefusedItems
+  /** The names of files without a row. */
+  unwritten: Set<string>
+}
+
+/** Stores the bodies. Throws a Refusal if the batch is strict and an item is refused. */
+async function prepareAll(
+  deps: SubmitDeps,
+  userKey: number,
+  items: readonly BatchItem<NewEmail>[],
+  { now, refused, unwritten }: PreparingEmails,
+): Promise<PreparedEmail[]> {
+  const prepared: PreparedEmail[] = []
+  const inTurn = semaphore(AT_ONCE)
+  const prepare = async (index: number, given: NewEmail): Promise<void> => {
+    const id = newId(now)
+    const submission = { userKey, from: knownAddress(given.from), recipients: recipientsOf(given), given }
+    try {
+      const files = await storeBody(deps, submission, id)
+      for (const name of files.names) unwritten.add(name)
+      prepared.push({ index, id, submission, files })
+    } catch (thrown) {
+      refused.add(index, problemsAt(`emails/${index}`, thrown))
+    }
+  }
+  const done = await Promise.allSettled(
+    items.flatMap((item, index) => (isRefusedItem(item) ? [] : [inTurn(() => prepare(index, item))])),
+  )
+  for (const each of done) if (each.status === 'rejected') throw each.reason
+  refused.check()
+  return prepared.toSorted((one, other) => one.index - other.index)
+}
+
+interface WritingEmails extends PreparingEmails {
+  key: BatchKey
+  prepared: readonly PreparedEmail[]
+}
+
+/** Writes the batch and its emails. Throws a Refusal if the batch is strict and an item is refused. */
+function writeAll(tx: Tx, deps: SubmitDeps, { key, now, prepared, refused, unwritten }: WritingEmails): SubmittedBatch {
+  const batch = addBatch(tx, key, newId(now), now)
+  const others: OtherResult[] = []
+  const kept: string[] = []
+  let suppressed = 0
+  // The queue sends them: otherwise one request could take the connections that other email needs.
+  const queued = { ...deps, claimNew: undefined }
+  const within = new RefusedItems(refused.strict)
+  for (const { files, id, index, submission } of prepared)
+    try {
+      const { given } = submission
+      const hash = typeof given.idempotency_key === 'string' ? payloadHash(given) : null
+      const place = { batch, index }
+      const { email, replayed } = accept(tx, queued, { submission, files, place, hash, id, now, claims: [] })
+      if (replayed) others.push({ index, id: email.id })
+      else kept.push(...files.names)
+      if (email.status === 'suppressed') suppressed++
+    } catch (thrown) {
+      within.add(index, problemsAt(`emails/${index}`, thrown))
+    }
+  within.check()
+  const accepted = prepared.length - within.results.length - suppressed
+  tx.afterCommit(() => {
+    for (const name of kept) unwritten.delete(name)
+  })
+  others.push(...refused.results, ...within.results)
+  return { batch: finishBatch(tx, batch, { accepted, suppressed, others }), replayed: false }
 }
 
 /**
@@ -230,7 +260,7 @@ export async function dropFiles(spool: SubmitDeps['spool'], names: Iterable<stri
   if (!codeOf(thrown).startsWith('SQLITE_IOERR')) await Promise.all([...names].map((name) => spool.remove(name)))
 }
 
-function hashOf(items: readonly Item<NewEmail>[]): Buffer {
+function hashOf(items: readonly BatchItem<NewEmail>[]): Buffer {
   const hash = createHash('sha256')
   for (const item of items) hash.update(isRefusedItem(item) ? JSON.stringify(item.problems) : payloadHash(item))
   return hash.digest()

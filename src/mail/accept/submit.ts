@@ -129,7 +129,8 @@ export interface Files {
 export interface Accepting {
   submission: Submission
   files: Files
-  batch?: { key: number; index: number }
+  /** The batch, and the position in it. */
+  place?: { batch: number; index: number }
   /** Hash of the payload, if a key was given. */
   hash: Buffer | null
   id: string
@@ -232,7 +233,7 @@ function claimOn(
 }
 
 export function rowOf(
-  { batch, hash, id, now, submission }: Omit<Accepting, 'claims' | 'files'>,
+  { hash, id, now, place, submission }: Omit<Accepting, 'claims' | 'files'>,
   domain: SendingDomain,
   scheduledAt: number | undefined,
 ): NewEmailRow {
@@ -265,8 +266,8 @@ export function rowOf(
     metadata: given.metadata && Object.keys(given.metadata).length > 0 ? JSON.stringify(given.metadata) : null,
     scheduled_at: scheduledAt ?? null,
     stream: given.stream ?? 'transactional',
-    batch_key: batch?.key ?? null,
-    batch_index: batch?.index ?? null,
+    batch_key: place?.batch ?? null,
+    batch_index: place?.index ?? null,
     queued_at: now,
     created_at: now,
     updated_at: now,
