@@ -87,6 +87,7 @@ const KINDS: Partial<Record<TableName, string>> = {
   outbound_emails: 'emails',
   deliveries: 'emails',
   outbound_bodies: 'email bodies',
+  outbound_batches: 'email bodies',
   digests: 'email bodies',
   events: 'events',
   event_sums: 'events',
