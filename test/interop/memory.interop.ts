@@ -20,7 +20,9 @@ import { besideServer } from '../../src/server/beside.ts'
 import { fillUp } from '../bench/bulk.ts'
 import { begin, draft } from '../bench/campaign.ts'
 import { controlGroup, costOf, heapMb, ownMb, V1 } from '../bench/usage.ts'
+import { codeOf } from '../../src/base/errors.ts'
 import { SERVER_ENVIRONMENT } from '../kit/environment.ts'
+import { until } from '../kit/until.ts'
 import { becomes, Machine, type Serving } from './rig/machine.ts'
 import { passBy } from './rig/need.ts'
 
@@ -64,6 +66,17 @@ function groupOf(limitMb: number): (Group & { folder: string }) | undefined {
   }
 }
 
+/** Removes a control group. Returns false while a process in it is still ending. */
+function isRemoved(folder: string): boolean {
+  try {
+    rmdirSync(folder)
+    return true
+  } catch (thrown) {
+    if (codeOf(thrown) !== 'EBUSY') throw thrown
+    return false
+  }
+}
+
 async function within(t: TestContext, limitMb: number, work: (machine: Machine, group: Group) => Promise<void>) {
   if (!existsSync(BUILT)) return passBy(t, 'not built: npm run build')
   const group = groupOf(limitMb)
@@ -74,7 +87,7 @@ async function within(t: TestContext, limitMb: number, work: (machine: Machine, 
     assert.equal(group.killed(), 0, 'processes that the kernel ended')
   } finally {
     await machine.close()
-    rmdirSync(group.folder)
+    await until(() => isRemoved(group.folder), 'the end of all processes in the group')
   }
 }
 
