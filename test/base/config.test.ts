@@ -156,6 +156,8 @@ const RECIPIENT = `age1${'q'.repeat(58)}`
 
 /** Additions to the contract. */
 const ADDED = {
+  'compatibility.mailgun': true,
+  'compatibility.resend': true,
   'smtp.max_connections': 1000,
   'smtp.max_connections_per_address': 50,
   'submission.max_connections_per_address': 50,
@@ -405,6 +407,8 @@ describe('environment', () => {
     'domains.verification_window': ['1h', HOUR],
     'api.rate_limit': ['0', 0],
     'api.rate_burst': ['7', 7],
+    'compatibility.mailgun': ['false', false],
+    'compatibility.resend': ['false', false],
     'oauth.redirect_origins': ['https://console.example.org', ['https://console.example.org']],
     'retention.outbound_bodies': ['0', 0],
     'retention.events': ['1d', DAY],
