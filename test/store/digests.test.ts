@@ -95,7 +95,10 @@ test('rows of an older version get their digests at the upgrade', async () => {
   await upgradeDatabase(dir, { clock: new ManualClock() })
   const upgraded = open(dir)
   const { n } = upgraded.prepare('select count(*) as n from digests').get() as { n: number }
+  // A table that an older version does not have can be empty.
+  const filled = DIGESTED.filter(({ table }) => upgraded.prepare(`select 1 from ${table} limit 1`).get())
   upgraded.close()
-  assert.equal(n, DIGESTED.length)
+  assert.ok(filled.length > 20)
+  assert.equal(n, filled.length)
   assert.deepEqual(damagedIn(dir), [])
 })
