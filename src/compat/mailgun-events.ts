@@ -68,14 +68,9 @@ function queryOf(call: CompatCall, domain: string): EventQuery {
     direction === undefined
       ? begin !== undefined && end !== undefined && begin < end
       : /^(?:yes|true)$/i.test(direction)
-  const [since, until] =
-    begin !== undefined && end !== undefined && end < begin
-      ? [end, begin]
-      : ascending
-        ? [begin, end]
-        : begin !== undefined && end === undefined
-          ? [undefined, begin]
-          : [begin, end]
+  // A list goes from begin to end. Both orders of the two are accepted.
+  const ends = ascending ? [begin, end] : [end, begin]
+  const [since, until] = ends[0] !== undefined && ends[1] !== undefined ? ends.toSorted() : ends
   return {
     domain,
     limit: Math.min(Number(limit), MOST),
@@ -87,30 +82,18 @@ function queryOf(call: CompatCall, domain: string): EventQuery {
 }
 
 /** The filters that the API applies, and those that are left for the translation. */
-function filtersOf({ filters }: EventQuery): {
-  api: Record<string, string>
-  left: [string, FilterExpression][]
-  none: boolean
-} {
+function filtersOf({ filters }: EventQuery): { api: Record<string, string>; left: [string, FilterExpression][] } {
   const left: [string, FilterExpression][] = []
   const api: Record<string, string> = {}
   let types = [...NAMES.keys()]
   for (const [name, text] of Object.entries(filters)) {
     const expression = parseFilter(name, text)
-    const words = wordsOnly(expression)
+    const [recipient, ...others] = name === 'recipient' ? (wordsOnly(expression) ?? []) : []
     if (name === 'event') types = types.filter((type) => holds(expression, (word) => word === NAMES.get(type)))
-    else if (name === 'recipient' && words?.length === 1) api['recipient'] = words[0] ?? ''
-    else {
-      left.push([name, expression])
-      // The API finds the events of one tag, of which some are left out here.
-      const [only, ...others] = expression
-      if (name === 'tags' && others.length === 0 && /^"?[^",]+"?$/.test(text.split(/\s+AND\s+/)[0] ?? ''))
-        api['tag'] = (text.split(/\s+AND\s+/)[0] ?? '').replaceAll('"', '').trim()
-      if (only === undefined) continue
-    }
+    else if (recipient !== undefined && others.length === 0) api['recipient'] = recipient
+    else left.push([name, expression])
   }
-  api['event'] = types.join(',')
-  return { api, left, none: types.length === 0 }
+  return { api: { ...api, event: types.join(',') }, left }
 }
 
 /** A text in the data of an event, or '' without one. */
@@ -309,8 +292,9 @@ async function eventsAt(
   query: EventQuery,
   place: EventPlace,
 ): Promise<{ events: CompatResource[]; next: EventPlace }> {
-  const { api, left, none } = filtersOf(query)
-  if (none) return { events: [], next: place }
+  const { api, left } = filtersOf(query)
+  // No event of the API is one of these.
+  if (api['event'] === '') return { events: [], next: place }
   const ascending = place.last ? !query.ascending : query.ascending
   const parameters = new URLSearchParams({
     sort: ascending ? 'created_at' : '-created_at',

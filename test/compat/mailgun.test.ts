@@ -304,7 +304,7 @@ test('filters events by expressions, and rejects a broken one', async () => {
   }
   const [b, o] = [both.id.slice(1, -1), one.id.slice(1, -1)]
   assert.deepEqual((await ids({ tags: 'bulk-email' })).toSorted(), [b, o].toSorted())
-  assert.deepEqual(await ids({ tags: 'bulk-email AND "site a"' }), [b])
+  assert.deepEqual(await ids({ tags: 'bulk-email AND "Site A"' }), [b])
   assert.deepEqual(await ids({ event: 'delivered OR opened', 'message-id': `<${b}>` }), [b])
   assert.deepEqual(await ids({ event: 'accepted OR stored', tags: 'bulk-email' }), [])
   assert.deepEqual(await ids({ tags: 'bulk-email', severity: 'permanent' }), [])
@@ -336,6 +336,9 @@ test('lists events in both directions and between two times', async () => {
   const { email } = await sent(MESSAGE)
   await become(email, 'delivered')
   assert.equal((await times(`begin=${begin}&end=${begin + 60}`)).length, 1)
+  assert.equal((await times(`begin=${begin + 60}&end=${begin}`)).length, 1)
+  assert.equal((await times(`begin=${begin + 60}&ascending=no`)).length, all.length + 1)
+  assert.equal((await times(`end=${begin}&ascending=no`)).length, 1)
   assert.equal((await times(`begin=${begin + 60}&end=${begin + 120}`)).length, 0)
 })
 
