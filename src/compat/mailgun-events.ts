@@ -69,8 +69,8 @@ function queryOf(call: CompatCall, domain: string): EventQuery {
       ? begin !== undefined && end !== undefined && begin < end
       : /^(?:yes|true)$/i.test(direction)
   // A list goes from begin to end. Both orders of the two are accepted.
-  const ends = ascending ? [begin, end] : [end, begin]
-  const [since, until] = ends[0] !== undefined && ends[1] !== undefined ? ends.toSorted() : ends
+  const isTurned = begin !== undefined && end !== undefined ? end < begin : !ascending
+  const [since, until] = isTurned ? [end, begin] : [begin, end]
   return {
     domain,
     limit: Math.min(Number(limit), MOST),
