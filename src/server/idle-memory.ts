@@ -44,10 +44,13 @@ export function giveBackWhenIdle({
     else if (worked || clock.elapsed() - last >= EVERY) give()
     cancel = clock.wake(clock.now() + LOOK, look)
   }
-  cancel = clock.wake(clock.now() + AFTER_START, () => {
-    if (load() < IDLE) give()
-    cancel = clock.wake(clock.now() + LOOK, look)
-  })
+  const afterStart = (): void => {
+    const idle = load() < IDLE
+    if (idle) give()
+    // On a slow machine, the start takes longer.
+    cancel = clock.wake(clock.now() + (idle ? LOOK : SECOND), idle ? look : afterStart)
+  }
+  cancel = clock.wake(clock.now() + AFTER_START, afterStart)
   return () => cancel()
 }
 

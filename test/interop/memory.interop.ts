@@ -29,7 +29,7 @@ import { passBy } from './rig/need.ts'
 const BUILT = join(import.meta.dirname, '../../dist/postrider')
 const MB = 1024 * 1024
 /** What an idle server gives back three seconds after its start is gone by then (ms). */
-const IDLE = 6000
+const IDLE = 9000
 /** Octets of a database that a stream's buffers would show with. */
 const LARGE = 300e6
 

@@ -27,14 +27,25 @@ describe('memory is returned to the system', () => {
     assert.deepEqual([state.trims, state.collections], [1, 1])
   })
 
-  test('after the first minute without work', () => {
+  test('as soon as a longer start has ended', () => {
     const { clock, state } = server()
     state.load = 0.5
-    clock.advance(30 * MINUTE)
+    clock.advance(20 * SECOND)
     assert.equal(state.trims, 0)
     state.load = 0.01
-    clock.advance(MINUTE)
+    clock.advance(SECOND)
     assert.deepEqual([state.trims, state.collections], [1, 1])
+  })
+
+  test('after the first minute without work', () => {
+    const { clock, state } = server()
+    clock.advance(3 * SECOND)
+    state.load = 0.5
+    clock.advance(30 * MINUTE)
+    assert.equal(state.trims, 1)
+    state.load = 0.01
+    clock.advance(MINUTE)
+    assert.deepEqual([state.trims, state.collections], [2, 2])
   })
 
   test('every ten minutes while idle, without a garbage collection', () => {
