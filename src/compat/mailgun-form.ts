@@ -107,8 +107,16 @@ export function withMailgunForm<T>(call: CompatCall, use: (form: MailgunForm) =>
   })
 }
 
-/** Splits a list of addresses at its commas, except for those in quotes and angle brackets. */
+/** More than 1,000 addresses with their names have. */
+const MAX_ADDRESSES = 1024 * 1024
+
+/**
+ * Splits a list of addresses at its commas, except for those in quotes and angle brackets. Throws a CompatError for a
+ * list that is too long.
+ */
 export function addressesIn(texts: readonly string[]): string[] {
+  if (texts.reduce((sum, { length }) => sum + length, 0) > MAX_ADDRESSES)
+    throw invalid('to', `A list of addresses must be at most ${MAX_ADDRESSES} characters long.`)
   return texts.flatMap((text) => {
     const found: string[] = []
     let [from, isQuoted, isBracketed] = [0, false, false]

@@ -1,6 +1,7 @@
 // Sends the messages of Mailgun's clients: one email, one email for each of many recipients with their variables, or a
 // complete MIME message.
 import { isObject, jsonOf } from '../base/json.ts'
+import { JsonGuard } from '../jsonapi/json-guard.ts'
 import { parseAddress } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { ignoredHeader, invalid, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
@@ -120,16 +121,27 @@ function unsubscribeOf(text: string, post: boolean, isBatch: boolean): CompatAtt
   }
 }
 
+/** The metadata of an email is at most 4 KB, before and after placeholders are filled. */
+const MAX_METADATA = 8192
+
+/** The value of a JSON text within the limits of a request, or undefined if it is not JSON. Throws a Refusal. */
+function guardedJson(text: string): unknown {
+  new JsonGuard().read(text)
+  return jsonOf(text)
+}
+
 function metadataOf(form: MailgunForm): CompatAttributes {
   const metadata: Record<string, string> = {}
   const given = form.text('h:X-Mailgun-Variables')
   if (given !== undefined && given !== '') {
-    const read = jsonOf(given)
+    const read = guardedJson(given)
     if (!isObject(read)) throw invalid('h:X-Mailgun-Variables', '"h:X-Mailgun-Variables" must be a JSON object.')
     for (const [name, value] of Object.entries(read)) metadata[name] = textOf(value)
   }
   for (const name of form.names().filter((each) => each.startsWith('v:')))
     metadata[name.slice(2)] = form.text(name) ?? ''
+  if (JSON.stringify(metadata).length > MAX_METADATA)
+    throw invalid('v:*', `The variables must be at most ${MAX_METADATA} characters long together.`)
   return Object.keys(metadata).length > 0 ? { metadata } : {}
 }
 
@@ -186,7 +198,7 @@ async function filesOf(form: MailgunForm): Promise<CompatAttributes> {
 function variablesOf(form: MailgunForm): Map<string, Record<string, unknown>> | undefined {
   const given = form.text('recipient-variables')
   if (given === undefined || given === '') return undefined
-  const read = jsonOf(given)
+  const read = guardedJson(given)
   if (!isObject(read) || !Object.values(read).every(isObject))
     throw invalid('recipient-variables', '"recipient-variables" must be a JSON object of recipients to objects.')
   return new Map(
@@ -347,10 +359,16 @@ function perRecipient(
   values: Record<string, unknown>,
   domain: string,
 ): CompatAttributes {
-  const filled = (text: string): string =>
-    text.replace(/%recipient\.([^%]+)%/g, (placeholder, key: string) =>
-      Object.hasOwn(values, key) ? textOf(values[key] ?? '') : placeholder,
-    )
+  const filled = (text: string): string => {
+    let { length } = text
+    return text.replace(/%recipient\.([^%]+)%/g, (placeholder, key: string) => {
+      const value = Object.hasOwn(values, key) ? textOf(values[key] ?? '') : placeholder
+      length += value.length
+      if (length > MAX_METADATA)
+        throw invalid('v:*', `A variable with its values must be at most ${MAX_METADATA} characters long.`)
+      return value
+    })
+  }
   const own = Object.entries((metadata ?? {}) as Record<string, string>).filter(([, text]) =>
     text.includes('%recipient.'),
   )

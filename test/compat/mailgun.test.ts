@@ -396,3 +396,17 @@ test('refuses a form with too many fields before it is parsed', async () => {
     400,
   )
 })
+
+test('refuses lists, JSON and variables that would grow far beyond their bytes', async () => {
+  const large = JSON.stringify({ 'bob@there.test': { a: 'x'.repeat(5000) } })
+  for (const fields of [
+    { to: ','.repeat(2_000_000) },
+    { 'recipient-variables': `{"bob@there.test":${'['.repeat(100_000)}` },
+    { 'recipient-variables': `{"bob@there.test":[${'0,'.repeat(200_000)}0]}` },
+    { 'v:a': 'x'.repeat(10_000) },
+    { 'recipient-variables': large, 'v:a': '%recipient.a%'.repeat(500) },
+  ] as Record<string, string>[]) {
+    const { body, status } = await post({ ...MESSAGE, ...fields })
+    assert.equal(status, 400, JSON.stringify(body).slice(0, 300))
+  }
+})
