@@ -12,6 +12,7 @@ import { imagesTables } from './images.ts'
 import { inboundTables } from './inbound.ts'
 import { mailTables } from './mail.ts'
 import { privacyTables } from './privacy.ts'
+import { recipientsTables } from './recipients.ts'
 import { reportsTables } from './reports.ts'
 import { reputationTables } from './reputation.ts'
 import { storeTables } from './store.ts'
@@ -36,6 +37,7 @@ const ALL = {
   ...imagesTables,
   ...campaignsTables,
   ...privacyTables,
+  ...recipientsTables,
   ...inboundTables,
   ...warmupTables,
   ...archiveTables,
