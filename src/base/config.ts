@@ -230,7 +230,10 @@ export const schema = z.strictObject({
     drill: z.enum(['never', 'daily', 'weekly', 'monthly']).default('weekly'),
     identity_file: text().default(''),
   }),
-  privacy: section({ ledger_copy: text().default('') }),
+  privacy: section({
+    ledger_copy: text().default(''),
+    recipient_requests: z.enum(['ask', 'automatic']).default('ask'),
+  }),
   workers: section({ count: z.int().min(0).max(256).default(0) }),
   storage: section({ reserve: size().prefault('500MB') }),
   metrics: section({

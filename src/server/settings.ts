@@ -174,7 +174,7 @@ export const TAKES_EFFECT: {
   reports: 'live',
   backup: 'live',
   // The copy is brought up to date at the start.
-  privacy: 'restart',
+  privacy: { ledger_copy: 'restart', recipient_requests: 'live' },
   workers: 'restart',
   storage: 'live',
   metrics: 'live',

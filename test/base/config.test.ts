@@ -158,6 +158,7 @@ const RECIPIENT = `age1${'q'.repeat(58)}`
 const ADDED = {
   'compatibility.mailgun': true,
   'compatibility.resend': true,
+  'privacy.recipient_requests': 'ask',
   'smtp.max_connections': 1000,
   'smtp.max_connections_per_address': 50,
   'submission.max_connections_per_address': 50,
@@ -427,6 +428,7 @@ describe('environment', () => {
     'notices.from': ['robot@example.org', 'robot@example.org'],
     'notices.operator': ['root@example.org', 'root@example.org'],
     'privacy.ledger_copy': ['/mnt/ledger', '/mnt/ledger'],
+    'privacy.recipient_requests': ['automatic', 'automatic'],
     'backup.schedule': ['30 1 * * mon', '30 1 * * mon'],
     'backup.to': ['/mnt/one, /mnt/two', ['/mnt/one', '/mnt/two']],
     'backup.late_after': ['15m', 15 * MINUTE],
