@@ -27,8 +27,8 @@ const ask = (kind: Kind, email: string, on: TestAppliance = postrider, of = doma
   return askFor(answerDepsOf(deps), asked)
 }
 const show = async (id: string) => (await postrider.api('GET', `/recipient-requests/${id}`)).body.data.attributes
-const patch = (id: string, attributes: Record<string, unknown>, by?: string) =>
-  postrider.api('PATCH', `/recipient-requests/${id}`, { data: { type: 'recipient-requests', id, attributes } }, by)
+const patch = (id: string, attributes: Record<string, unknown>, headers: Record<string, string> = {}) =>
+  postrider.api('PATCH', `/recipient-requests/${id}`, { data: { type: 'recipient-requests', id, attributes } }, headers)
 const heard = (to: string, subject: RegExp) =>
   until(
     () => exchanger.heard.find((each) => each.to.includes(to) && subject.test(each.message))?.message,
@@ -138,7 +138,7 @@ test('an erasure by the account closes the requests of the recipient', async () 
 
 test('other accounts and tokens without the scope do not see a request', async () => {
   const { id } = await ask('export', 'private@there.test')
-  const token = postrider.otherToken
+  const token = { Authorization: `Bearer ${postrider.otherToken}` }
   assert.equal((await postrider.api('GET', `/recipient-requests/${id}`, undefined, token)).status, 404)
   assert.equal((await patch(id, { state: 'done' }, token)).status, 404)
   assert.deepEqual((await postrider.api('GET', '/recipient-requests', undefined, token)).body.data, [])
