@@ -230,6 +230,17 @@ export const schema = z.strictObject({
     drill: z.enum(['never', 'daily', 'weekly', 'monthly']).default('weekly'),
     identity_file: text().default(''),
   }),
+  signup: section({
+    confirm_within: duration().prefault('7d'),
+    keep_requests: duration().prefault('30d'),
+    keep_proof: duration().prefault('1095d'),
+    min_time: duration().prefault('2s'),
+    per_address: z.int().min(0).default(3),
+    per_client: z.int().min(1).default(10),
+    per_client_day: z.int().min(1).default(100),
+    per_form: z.int().min(1).default(200),
+    check_mx: z.boolean().default(true),
+  }),
   privacy: section({
     ledger_copy: text().default(''),
     recipient_requests: z.enum(['ask', 'automatic']).default('ask'),

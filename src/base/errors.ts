@@ -26,6 +26,7 @@ export const CODES = {
   id_mismatch: [409, 'Resource id does not match the URL'],
   idempotency_conflict: [409, 'Idempotency key was used with other content'],
   agent_paused: [409, 'The agent is paused'],
+  confirmation_required: [422, 'The contact has not confirmed its subscription'],
   changed_meanwhile: [412, 'The resource has been changed by another request'],
   payload_too_large: [413, 'Request body too large'],
   unsupported_media_type: [415, 'Unsupported media type'],

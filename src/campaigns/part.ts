@@ -13,6 +13,7 @@ import { audienceStatistics } from './api-figures.ts'
 import { campaignForecasts } from './api-forecast.ts'
 import { audienceReach, campaignReach, suppressedContacts } from './api-reach.ts'
 import { campaignTests } from './api-tests.ts'
+import { forgetConsents } from './consents.ts'
 import { forgetRefused } from './import-with-status.ts'
 import { campaignPlaces } from './page.ts'
 import { brandPlace } from './page-brand.ts'
@@ -65,6 +66,9 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
       scope: 'campaigns',
     },
   ],
-  hourly: ({ store }, now) => forgetRefused(store, now),
+  hourly: async ({ config, store }, now) => {
+    await forgetRefused(store, now)
+    await forgetConsents(store, config.signup, now)
+  },
   forget: { first: forgetContacts, steps: [forgetSenders] },
 })

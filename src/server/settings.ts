@@ -175,6 +175,7 @@ export const TAKES_EFFECT: {
   backup: 'live',
   // The copy is brought up to date at the start.
   privacy: { ledger_copy: 'restart', recipient_requests: 'live' },
+  signup: 'live',
   workers: 'restart',
   storage: 'live',
   metrics: 'live',
