@@ -6,7 +6,7 @@ import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
-import { suppress, takeAll } from '../suppressions/suppressions.ts'
+import { marketingSuppressed, suppress, takeAll } from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
@@ -303,6 +303,34 @@ export function resubscribe(
   const { status } = must(contactByKey(tx, contact.key), 'The contact')
   if (status === 'unsubscribed') setOwnStatus(tx, contact.key, { status: 'subscribed' }, now)
 }
+
+/** Undoes `leaveAudience`. The contact stays unsubscribed if a suppression of the domain says so. */
+export function rejoinAudience(
+  tx: Tx,
+  { domain_key }: Pick<Audience, 'domain_key'>,
+  { email, key, left_audience, status }: Contact,
+  now: number,
+): void {
+  if (left_audience === 0) return
+  const returns = status === 'unsubscribed' && !marketingSuppressed(tx, domain_key, email)
+  setOwnStatus(tx, key, { left_audience: 0, ...(returns ? { status: 'subscribed' } : {}) }, now)
+}
+
+/** Sets the language of the contacts with an address on the sending domains. */
+export const setLanguage = (
+  tx: Tx,
+  domains: readonly number[],
+  email: string,
+  language: string,
+  now: number,
+): unknown =>
+  tx.run(
+    db
+      .updateTable('contacts')
+      .set({ language, updated_at: now })
+      .where('email', '=', email)
+      .where('audience_key', 'in', db.selectFrom('audiences').select('key').where('domain_key', 'in', domains)),
+  )
 
 /** Removes the contact from its audience without adding a suppression. */
 export function removeContact({ clock, keyring, store }: ContactDeps, key: number): Promise<void> {
