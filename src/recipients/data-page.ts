@@ -41,7 +41,7 @@ async function act(
     return show(deps, context, holder, ({ t }) => t('unsubscribed_all', { domain: domain.name }))
   }
   if (action !== 'export' && action !== 'erasure') return show(deps, context, holder)
-  const language = textsOf(deps, context, holder).lang
+  const language = textsHere(deps, context, holder).lang
   const asked = { user_key: domain.user_key, domain_key: domain.key, kind: action, language, email } as const
   const request = await askFor(deps, asked)
   return show(deps, context, holder, (texts, sender) => saidOf(request, texts, sender, email))
@@ -58,7 +58,7 @@ function saidOf(
   return kind === 'export' ? t('export_started', { address }) : t('erased')
 }
 
-const textsOf = (deps: DataPageDeps, context: Context, holder: DataHolder): Texts =>
+const textsHere = (deps: DataPageDeps, context: Context, holder: DataHolder): Texts =>
   textsFor(context, { contact: dataOf(deps, holder).subscriptions.find(({ language }) => language)?.language })
 
 async function show(
@@ -69,7 +69,7 @@ async function show(
 ): Promise<Response> {
   const { domain, email } = holder
   const data = dataOf(deps, holder)
-  const texts = textsOf(deps, context, holder)
+  const texts = textsHere(deps, context, holder)
   const { t } = texts
   const sender = senderOf(deps, domain.user_key, domain.name)
   return recipientPage(context, texts, {

@@ -12,7 +12,7 @@ import type { PlainPageDeps } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { dataUrl } from './data-link.ts'
 import { sendToRecipient, type RecipientEmailDeps, type RecipientEmailResult } from './email.ts'
-import { LANGUAGES, languageIn, textsFor, textsIn, textsOf, type Texts } from './languages.ts'
+import { LANGUAGES, languageIn, textsFor, textsIn, type Texts } from './languages.ts'
 import { buttonForm, readForm, recipientPage, senderOf, valueIn } from './recipient-page.ts'
 import { chooseLanguage, subscribeAgain, subscriberOf, unsubscribeFrom, type Subscriber } from './subscriber.ts'
 
@@ -48,7 +48,7 @@ export function createSubscriberPage(deps: SubscriberPageDeps): Hono {
   app.post('/u/:token', async (context) => {
     const leaving = leavingOf(context)
     if (!leaving) return unknownLink(context, 'not_found_text')
-    const { lang, said } = await act(deps, leaving, await readForm(context, deps))
+    const { lang, said } = await act(deps, context, leaving)
     return show(deps, context, leaving, said, lang)
   })
   return app
@@ -67,9 +67,10 @@ export function unknownLink(context: Context, text: string): Response | Promise<
 /** Performs the action of a form. */
 async function act(
   deps: SubscriberPageDeps,
+  context: Context,
   leaving: Leaving,
-  form: FormData | undefined,
 ): Promise<{ said?: Said; lang?: Texts }> {
+  const form = await readForm(context, deps)
   const oneClick = valueIn(form, 'List-Unsubscribe') === 'One-Click'
   const scope = !oneClick && valueIn(form, 'scope') === 'audience' ? 'audience' : 'domain'
   switch (oneClick ? 'unsubscribe' : valueIn(form, 'action')) {
@@ -86,7 +87,7 @@ async function act(
       return { said: ({ texts }) => texts.t('saved'), lang: textsIn(lang) }
     }
     case 'link':
-      return { said: await emailLink(deps, leaving) }
+      return { said: await emailLink(deps, context, leaving) }
     default:
       return {}
   }
@@ -96,13 +97,13 @@ const leftList: Said = ({ list, texts }) => texts.t('unsubscribed_list', { list 
 const leftAll: Said = ({ domain, texts }) => texts.t('unsubscribed_all', { domain: domain?.name ?? '' })
 
 /** Emails the link to the data about the recipient, to the recipient. */
-async function emailLink(deps: SubscriberPageDeps, leaving: Leaving): Promise<Said> {
+async function emailLink(deps: SubscriberPageDeps, context: Context, leaving: Leaving): Promise<Said> {
   const { clock, config, keyring, store } = deps
   const { audience, contact, domain, email } = subscriberOf(deps, leaving)
   const now = clock.now()
   let result: RecipientEmailResult['result'] = 'refused'
   if (domain) {
-    const { lang, t } = textsOf({ contact, audience })
+    const { lang, t } = textsFor(context, { contact, audience })
     const sent = await store.write((tx) =>
       sendToRecipient(
         tx,
