@@ -29,6 +29,7 @@ import { reports } from './migrations/0030-reports.ts'
 import { receiverAlarms } from './migrations/0031-receiver-alarms.ts'
 import { watches } from './migrations/0032-watches.ts'
 import { consents } from './migrations/0033-consents.ts'
+import { forms } from './migrations/0036-forms.ts'
 
 export const migrations: readonly string[] = [
   foundation,
@@ -56,4 +57,5 @@ export const migrations: readonly string[] = [
   receiverAlarms,
   watches,
   consents,
+  forms,
 ]
