@@ -7,7 +7,7 @@
 // V8 rejects the cache, the build fails. The same commit results in the same bytes in every directory.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { ASSETS, makeAsset, type MadeAsset } from '../src/console/assets.ts'
 import { messageOf } from '../src/base/errors.ts'
 import { packSources, SOURCES } from '../src/base/threads/packed-sources.ts'
@@ -84,7 +84,7 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
         [SOURCES]: SOURCES,
         ...assets.files,
         'webhooks.md': join(ROOT, 'docs/webhooks.md'),
-        ...Object.fromEntries(readdirSync(join(ROOT, 'config')).map((name) => [name, join(ROOT, 'config', name)])),
+        ...Object.fromEntries(configFiles().map((name) => [name, join(ROOT, 'config', name)])),
       },
     }
     writeFileSync(join(folder, 'sea.json'), JSON.stringify(sea, null, 2))
@@ -99,6 +99,12 @@ export async function buildExecutable(arch: Architecture, unstripped = false): P
     rmSync(folder, { recursive: true, force: true })
   }
 }
+
+/** The files of config/ by their names below it. */
+const configFiles = (): string[] =>
+  readdirSync(join(ROOT, 'config'), { recursive: true, withFileTypes: true }).flatMap((entry) =>
+    entry.isFile() ? [relative(join(ROOT, 'config'), join(entry.parentPath, entry.name))] : [],
+  )
 
 /**
  * Returns the command that runs a program of the architecture here, or undefined if that is not possible. A program of

@@ -241,7 +241,10 @@ export const schema = z.strictObject({
     per_form: z.int().min(1).default(200),
     check_mx: z.boolean().default(true),
   }),
-  privacy: section({ ledger_copy: text().default('') }),
+  privacy: section({
+    ledger_copy: text().default(''),
+    recipient_requests: z.enum(['ask', 'automatic']).default('ask'),
+  }),
   workers: section({ count: z.int().min(0).max(256).default(0) }),
   storage: section({ reserve: size().prefault('500MB') }),
   metrics: section({

@@ -67,6 +67,23 @@ interface PartLoop {
   ring?(): void
 }
 
+/** An answer to a request that a recipient made. */
+export interface RecipientAnswer {
+  /** The id of the request. */
+  id: string
+  kind: 'export' | 'declined'
+  /** The key of the sending domain. */
+  domain: number
+  to: string
+  language: string
+  /** The link to a finished export. */
+  link?: string
+  /** Why the request was declined. */
+  reason?: string
+}
+
+export type TellDeps = Pick<PartDeps, 'clock' | 'config' | 'keyring' | 'queueChanged'>
+
 /** A section of the page of a domain. */
 export interface DomainPanel {
   title: string
@@ -92,6 +109,8 @@ export interface ServerPart<Deps = never> {
   routes?: (deps: Deps, inside: Inside) => Hono
   /** Called in the transaction that writes the HTML of a campaign. */
   campaignWritten?: (tx: Tx, campaign: { key: number; user_key: number }, html: string) => void
+  /** Emails an answer to a recipient, in its transaction. Returns whether the email is queued. At most one part does. */
+  tellRecipient?: (tx: Tx, deps: TellDeps, answer: RecipientAnswer) => boolean
   /** Limits how much email is sent. At most one part has a gate. */
   gate?: (deps: PartDeps) => DeliveryGate
   /** Receives aggregate reports. At most one part does. */

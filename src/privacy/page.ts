@@ -1,8 +1,11 @@
 // Privacy: the rights of recipients to erasure and to an export of their data.
 import { html } from 'hono/html'
-import { button } from '../views/html/forms.ts'
-import { count, counted, facts, search, type Cell, type Html } from '../views/html/widgets.ts'
+import { button, field, form } from '../views/html/forms.ts'
+import { count, counted, facts, search, time, type Cell, type Html } from '../views/html/widgets.ts'
 import { privacyRequests, recipients } from './api.ts'
+import { recipientRequests } from './api-recipient-requests.ts'
+import { tableOf } from '../views/table.ts'
+import type { Form } from '../views/html/place.ts'
 import { number, text, thingOf, type Thing, type Visit } from '../views/html/visit.ts'
 import type { ListView } from '../views/list.ts'
 import { listPlaces, type ShownList } from '../views/pages.ts'
@@ -15,9 +18,62 @@ async function person({ visit }: ShownList<typeof privacyRequests>): Promise<Cel
   const one = asked?.one && thingOf(recipients, asked.one)
   return html`${search(visit, 'Email address')}
     ${asked && !one ? html`<p class="bad" role="alert">${asked.status === 404 ? `No data about “${address}” is stored.` : `“${address}” is not an email address.`}</p>` : ''}
-    ${one === undefined ? '' : found(visit, one)}
-    <h2>Requests</h2>`
+    ${one === undefined ? '' : found(visit, one)} ${await requested(visit)}
+    <h2>Exports and erasures</h2>`
 }
+
+type Request = Thing<typeof recipientRequests>
+
+/** The open requests that recipients made on their own page, the most urgent first. */
+async function requested(visit: Visit): Promise<Html | ''> {
+  const open = await visit.get(
+    recipientRequests,
+    '/recipient-requests?filter%5Bstate%5D=open&sort=due_at&page%5Bsize%5D=100',
+  )
+  if (open.many.length === 0) return ''
+  return html`<h2>Requests of recipients</h2>
+    <p class="soft">
+      These people made a request on the page of an unsubscribe link, and confirmed their address. They receive your
+      answer by email.
+    </p>
+    ${tableOf(
+      'Requests of recipients',
+      [
+        { title: 'Recipient', of: 'email' },
+        { title: 'Request', of: (each) => (isErasure(each) ? 'Erasure' : 'Export') },
+        { title: 'Due', of: (each) => time(each.attributes.due_at) },
+        { title: 'Answer', of: (each) => answers(visit, each) },
+      ],
+      open.many,
+      '',
+    )}`
+}
+
+const isErasure = (each: Request): boolean => text(each, 'kind') === 'erasure'
+
+const answers = (visit: Visit, each: Request): Html =>
+  html`${
+      isErasure(each)
+        ? button(visit, 'fulfil', 'Erase data', {
+            fields: { id: each.id },
+            danger: true,
+            confirm: `This erases all data that identifies ${text(each, 'email')}, and suppresses the address. This cannot be undone.`,
+          })
+        : button(visit, 'fulfil', 'Send the export', { fields: { id: each.id } })
+    }
+    <details>
+      <summary>Decline</summary>
+      ${form(
+        visit,
+        'decline',
+        html`<input type="hidden" name="id" value="${each.id}" />${field({
+            name: 'reason',
+            label: 'Reason, which the recipient receives by email',
+            id: `reason-${each.id}`,
+            lines: 3,
+          })}<button class="plain">Decline</button>`,
+      )}
+    </details>`
 
 function found(visit: Visit, one: Thing<typeof recipients>): Html {
   const fields = { address: one.id }
@@ -68,6 +124,13 @@ const list = (): ListView<typeof privacyRequests> => ({
 
 const pathOf = (address: string, what: string): string => `/recipients/${encodeURIComponent(address)}/${what}`
 
+const answered = (given: Form, attributes: Record<string, unknown>) => ({
+  method: 'PATCH',
+  path: `/recipient-requests/${encodeURIComponent(given.get('id'))}`,
+  type: recipientRequests.type,
+  attributes,
+})
+
 export const privacyPlaces = listPlaces({
   path: '/privacy',
   title: 'Privacy',
@@ -75,6 +138,16 @@ export const privacyPlaces = listPlaces({
   above: person,
   list,
   actions: {
+    fulfil: {
+      label: 'Answer',
+      ask: (_, given) => answered(given, { state: 'done' }),
+      said: 'The export or erasure has started. The list below shows when it is finished.',
+    },
+    decline: {
+      label: 'Decline',
+      ask: (_, given) => answered(given, { state: 'declined', reason: given.get('reason') }),
+      said: 'The recipient receives your reason by email.',
+    },
     forget: {
       label: 'Erase data',
       ask: (_, given) => ({ method: 'DELETE', path: pathOf(given.get('address'), 'forget') }),

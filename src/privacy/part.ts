@@ -2,11 +2,14 @@
 import { part } from '../parts/part.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { privacyRequests, recipientErasures, recipientExports, recipients } from './api.ts'
+import { recipientRequests, type AnswerParts } from './api-recipient-requests.ts'
 import { privacyPlaces } from './page.ts'
+import { overdueFindings } from './recipient-requests.ts'
 
-export const privacyPart = part<ApiDeps>('privacy', {
-  resources: [recipients, recipientErasures, recipientExports, privacyRequests],
+export const privacyPart = part<ApiDeps & AnswerParts>('privacy', {
+  resources: [recipients, recipientErasures, recipientExports, privacyRequests, recipientRequests],
   pages: privacyPlaces,
+  accountFindings: overdueFindings,
   menu: [
     { group: 'Admin', rank: 3, path: '/privacy', key: 'y', name: 'Privacy', icon: 'privacy', scope: 'compliance' },
   ],

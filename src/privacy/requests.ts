@@ -50,22 +50,34 @@ export async function requestErasure(
   user: { key: number; id: string },
   address: string,
 ): Promise<PrivacyRequest> {
-  const { clock, config, keyring, store } = deps
+  const { keyring, store } = deps
   const hash = recipientHash(keyring, address)
   const held = await holdsAddress(store, user.key, address)
   return store.write((tx) => {
     const earlier = requestOf(tx, user.key, 'erasure', hash)
-    if (earlier?.status === 'pending') return earlier
-    if (!held) {
+    if (!held && earlier?.status !== 'pending') {
       if (earlier) return earlier
       throw notHeld()
     }
-    const now = clock.now()
-    const id = newId(now)
-    // The log is written first: its entries are repeated even if the database is lost or replaced by an older one.
-    enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
-    return insert(tx, deps, { userKey: user.key, kind: 'erasure', id, address, hash })
+    return eraseIn(tx, deps, user, { address, hash })
   })
+}
+
+/** Starts the erasure of an address, or returns the request that is in progress. */
+export function eraseIn(
+  tx: Tx,
+  deps: RequestDeps,
+  user: { key: number; id: string },
+  { address, hash }: { address: string; hash: string },
+): PrivacyRequest {
+  const earlier = requestOf(tx, user.key, 'erasure', hash)
+  if (earlier?.status === 'pending') return earlier
+  const { clock, config } = deps
+  const now = clock.now()
+  const id = newId(now)
+  // The log is written first: its entries are repeated even if the database is lost or replaced by an older one.
+  enter(config.data_dir, { id, user: user.id, recipient_hash: hash, at: iso(now) }, config.privacy.ledger_copy)
+  return insert(tx, deps, { userKey: user.key, kind: 'erasure', id, address, hash })
 }
 
 /**
@@ -98,7 +110,7 @@ interface NewRequest {
   requester?: number | null
 }
 
-/** Stores a request. A request without an address is already done. */
+/** Stores a request. A request without an address is already done. An erasure answers all requests of the recipient. */
 export function insert(
   tx: Tx,
   { clock, keyring, ring }: Pick<RequestDeps, 'clock' | 'keyring' | 'ring'>,
@@ -120,7 +132,20 @@ export function insert(
     updated_at: now,
   }
   tx.afterCommit(ring)
-  return tx.one(db.insertInto('privacy_requests').values(row).returningAll())
+  const request = tx.one(db.insertInto('privacy_requests').values(row).returningAll())
+  if (kind === 'erasure') closeAsked(tx, request, now)
+  return request
+}
+
+/** Closes the requests of a recipient who is erased: nothing is left to export, and no address to answer to. */
+function closeAsked(tx: Tx, { key, recipient_hash, user_key }: PrivacyRequest, now: number): void {
+  const asked = db
+    .updateTable('recipient_requests')
+    .where('user_key', '=', user_key)
+    .where('recipient_hash', '=', recipient_hash)
+  const closed = { state: 'done', answered_at: now, request_key: key, updated_at: now } as const
+  tx.run(asked.set(closed).where('state', '=', 'open'))
+  tx.run(asked.set({ email: null }))
 }
 
 function requestOf(

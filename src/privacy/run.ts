@@ -26,6 +26,7 @@ import { type Spool, QUARANTINE } from '../store/spool.ts'
 import { writeBundle } from './bundle.ts'
 import { exportUrl, EXPORTS, insert, type PrivacyRequest } from './requests.ts'
 import { addressesOf } from './held.ts'
+import { tellOfExport } from './recipient-requests.ts'
 import { readLedger } from './ledger.ts'
 import { isNoFile, openPlain, readPlain } from '../base/plain-file.ts'
 import type { Forgotten } from '../parts/forget.ts'
@@ -38,12 +39,14 @@ export interface PrivacyDeps {
   clock: Clock
   keyring: Keyring
   log: Log
-  config: Pick<Config, 'data_dir' | 'http'>
-  subjects: ScrubDeps['subjects']
+  config: Config
+  subjects: readonly Pick<ServerPart, 'forget' | 'tellRecipient'>[]
   /** Whether the date is in doubt: no bundle is deleted for its age (D120). */
   doubtful: () => boolean
   /** Called when notifications are ready to be emailed. */
   noticed: () => void
+  /** Wakes the queue. */
+  queueChanged: () => void
 }
 
 const RETRY = 5 * MINUTE
@@ -180,21 +183,21 @@ export class Privacy {
     this.#held.add(key)
   }
 
-  async #export(
-    { id, recipient_hash, requester_key, user_key }: PrivacyRequest,
-    address: string,
-  ): Promise<FinishedRequest> {
+  async #export(request: PrivacyRequest, address: string): Promise<FinishedRequest> {
+    const { id, recipient_hash, requester_key, user_key } = request
     const { clock, config, keyring, noticed, store } = this.#deps
     const file = await writeBundle(this.#deps, user_key, id, address)
     const requester = requester_key === null ? undefined : userByKey(store, requester_key)
     const mayHave = requester && (requester.operator === 1 || roleOf(store, user_key, requester.key) === 'owner')
     const recipient = mayHave ? requester.email : ownerAddress(store, user_key)
     // Other users can read mail that this server receives, so it never contains the link.
+    const link = exportUrl(keyring, config.http.public_url, id, clock.now())
     const way =
       recipient !== undefined && isReadHere({ store, keyring }, recipient)
         ? `is ready. This email contains no link, because your email is delivered to this server, where other users may be able to read it. Ask the operator to fetch the export within 24 hours:\n\npostrider export fetch ${id}`
-        : `is ready. Download it within 24 hours:\n\n${exportUrl(keyring, config.http.public_url, id, clock.now())}`
+        : `is ready. Download it within 24 hours:\n\n${link}`
     const tell = (tx: Tx): void => {
+      if (tellOfExport(tx, this.#deps, request, link) === true) return
       const notice = {
         user_key,
         ...(recipient !== undefined && { recipient }),

@@ -49,6 +49,7 @@ const CORE: readonly ListedPart[] = [
   listed(async () => (await import('../webhooks/part.ts')).webhooksPart, webhookCommand),
   listed(async () => (await import('../privacy/part.ts')).privacyPart, exportCommand),
   listed(async () => (await import('../reputation/part.ts')).reputationPart, agentCommand),
+  listed(async () => (await import('../recipients/part.ts')).recipientsPart),
 ]
 
 /** A server starts without any of these. */

@@ -135,7 +135,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     polling: domainLoop(shared, () => acme?.look()),
     dispatcher: new Dispatcher({ ...shared, poster }),
     runner: new CampaignRunner({ ...shared, ahead, ringLane: (lane) => engine.ring(lane) }),
-    privacy: new Privacy(shared),
+    privacy: new Privacy({ ...shared, queueChanged: partDeps.queueChanged }),
     notices,
     backups: new BackupSchedule({ ...shared, beside: options.beside }),
     ofParts: subjects.flatMap(({ loops: made }) => made?.(partDeps) ?? []),

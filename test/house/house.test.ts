@@ -162,6 +162,7 @@ describe('imports between directories', () => {
     ['inbound'],
     ['submission'],
     ['privacy'],
+    ['recipients'],
     ['checks'],
     ['archive'],
     ['http'],

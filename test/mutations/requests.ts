@@ -20,6 +20,7 @@ import {
   returnPathToken,
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
+import { acceptedLanguages, languageIn } from '../../src/recipients/languages.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
 import { allOf, searched } from '../../src/mail/search.ts'
 import { openStore } from '../../src/store/open.ts'
@@ -261,6 +262,11 @@ export const REQUESTS: Record<string, Parser> = {
         readClickToken(key, token),
       ]
     },
+  },
+  'languages of a browser': {
+    files: ['recipients/languages.ts'],
+    seeds: of('de-AT,de;q=0.9, en;q=0.5', '*;q=0', 'a;q=', ',;', 'x-\xff'),
+    parse: (bytes) => acceptedLanguages(text(bytes)).map(languageIn),
   },
   endpoints: {
     files: ['base/network.ts'],

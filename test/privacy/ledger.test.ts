@@ -49,7 +49,7 @@ const contacts = async (postrider: TestAppliance): Promise<string[]> =>
 
 /** As at startup: the log is read again. */
 async function restarted({ appliance }: TestAppliance): Promise<void> {
-  const privacy = new Privacy({ ...appliance.deps, doubtful: () => false, noticed: () => {} })
+  const privacy = new Privacy({ ...appliance.deps, doubtful: () => false, noticed: () => {}, queueChanged: () => {} })
   await privacy.recover()
   privacy.start()
   await until(

@@ -57,6 +57,11 @@ export interface SubmitDeps {
   claimNew?: ClaimNew | undefined
 }
 
+/** What writing an email needs, without what is needed before its transaction. */
+export type AcceptDeps = Pick<SubmitDeps, 'keyring' | 'ring' | 'claimNew'> & {
+  config: Pick<Config, 'delivery' | 'plans'>
+}
+
 export interface Submitted {
   email: Email
   /** The idempotency key was used before with the same payload. `email` is the earlier email. */
@@ -140,7 +145,7 @@ export interface Accepting {
 }
 
 /** Checks an email and writes it with its body and its deliveries. Throws a Refusal before anything is written. */
-export function accept(tx: Tx, deps: SubmitDeps, accepting: Accepting): Submitted {
+export function accept(tx: Tx, deps: AcceptDeps, accepting: Accepting): Submitted {
   const { files, hash, now, submission } = accepting
   const { given, recipients, userKey } = submission
   const same = hash && acceptedBefore(tx, userKey, given.idempotency_key!, hash)
@@ -222,7 +227,7 @@ interface ClaimedLane {
 
 function claimOn(
   tx: Tx,
-  { claimNew }: SubmitDeps,
+  { claimNew }: AcceptDeps,
   { claims }: Accepting,
   { lane, wanted }: { lane: string; wanted: readonly Recipient[] },
 ): ClaimedLane | undefined {

@@ -30,6 +30,7 @@ import { receiverAlarms } from './migrations/0031-receiver-alarms.ts'
 import { watches } from './migrations/0032-watches.ts'
 import { consents } from './migrations/0033-consents.ts'
 import { forms } from './migrations/0036-forms.ts'
+import { recipients } from './migrations/0034-recipients.ts'
 
 export const migrations: readonly string[] = [
   foundation,
@@ -57,5 +58,6 @@ export const migrations: readonly string[] = [
   receiverAlarms,
   watches,
   consents,
+  recipients,
   forms,
 ]

@@ -1,4 +1,4 @@
-// The tables of privacy: requests to erase or to export data.
+// The tables of privacy: requests to erase or to export data, by the account and by recipients.
 import { blob, due, id, integer, key, oneOf, tablesOf, text, time } from './table.ts'
 
 export const privacyTables = tablesOf('privacy', {
@@ -25,6 +25,35 @@ export const privacyTables = tablesOf('privacy', {
       requested_at: time(),
       finished_at: time({ null: true }),
       next_attempt_at: due({ null: true, ahead: 'wait' }),
+      created_at: time(),
+      updated_at: time(),
+    },
+  },
+  /** Requests that recipients made on their own page. The account answers them. */
+  recipient_requests: {
+    undigested: 'a record of what was asked; the request that carries it out has a digest',
+    columns: {
+      key: key(),
+      id: id(),
+      user_key: integer(),
+      /** The sending domain that answers. */
+      domain_key: integer(),
+      kind: oneOf(['export', 'erasure']),
+      /** The recipient, until the answer is sent. */
+      email: text({ null: true, person: 'mark', held: true }),
+      /** Hex HMAC-SHA-256 of the normalised address. */
+      recipient_hash: text({ nobody: 'a hash' }),
+      /** The language of the page on which it was made. */
+      language: text({ nobody: 'a language' }),
+      state: oneOf(['open', 'done', 'declined']),
+      /** Why it was declined, as the recipient was told. */
+      reason: text({ null: true, person: 'mark', held: true }),
+      due_at: due({ harmless: 'a deadline of the law' }),
+      answered_at: time({ null: true, ahead: 'past' }),
+      /** When the answer was emailed to the recipient. Null: not yet, or it could not be. */
+      emailed_at: time({ null: true, ahead: 'past' }),
+      /** The request that carries it out: a key of privacy_requests. */
+      request_key: integer({ null: true }),
       created_at: time(),
       updated_at: time(),
     },

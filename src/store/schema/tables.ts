@@ -13,6 +13,7 @@ import { imagesTables } from './images.ts'
 import { inboundTables } from './inbound.ts'
 import { mailTables } from './mail.ts'
 import { privacyTables } from './privacy.ts'
+import { recipientsTables } from './recipients.ts'
 import { reportsTables } from './reports.ts'
 import { reputationTables } from './reputation.ts'
 import { storeTables } from './store.ts'
@@ -38,6 +39,7 @@ const ALL = {
   ...campaignsTables,
   ...formsTables,
   ...privacyTables,
+  ...recipientsTables,
   ...inboundTables,
   ...warmupTables,
   ...archiveTables,

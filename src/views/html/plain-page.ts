@@ -28,6 +28,9 @@ button { display: block; width: 100%; margin: .5rem 0 0; padding: .75rem 1rem; b
 button.plain { background: transparent; color: var(--accent) }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }
 ul { margin: 0 0 1rem; padding-left: 1.2rem }
+nav { display: flex; flex-wrap: wrap; justify-content: center; max-width: 28rem; padding: 1rem 0 0 }
+nav a { padding: .65rem .5rem; color: var(--soft); font-size: .925rem }
+nav a[aria-current] { color: var(--ink); font-weight: 600; text-decoration: none }
 code { font-size: .9em }
 .sender { font-weight: 600 }
 .sender img { display: block; max-width: 100%; max-height: 4rem; border-radius: .35rem; background: #fff }
@@ -51,23 +54,41 @@ export interface PageSender {
 const signOf = ({ logo, name }: PageSender): Html =>
   html`<p class="sender">${logo === undefined ? name : html`<img src="${logo}" alt="${name}" />`}</p>`
 
+export type PageStatus = 200 | 202 | 400 | 403 | 404 | 410 | 413 | 415 | 422 | 429 | 503
+
+interface PageOptions {
+  /** An origin to which a form of the page is sent, or leads by a redirect. */
+  formTo?: string
+  heading?: Html | Promise<Html>
+  sender?: PageSender
+  /** The language of the words. */
+  lang?: string
+  /** With "no-referrer", browsers send "Origin: null" with the forms of the page. */
+  referrer?: 'no-referrer' | 'same-origin'
+  /** Follows the content. */
+  below?: Html
+}
+
 /**
  * Responds with a whole page that cannot be framed. Its forms can be sent to this server, or to the origin `formTo`.
  */
 export function page(
   context: Context,
-  status: 200 | 400 | 403 | 404 | 413 | 429 | 503,
+  status: PageStatus,
   title: string,
   body: Html | Promise<Html>,
   {
+    below,
     formTo = "'self'",
     heading = html`${title}`,
+    lang = 'en',
+    referrer = 'no-referrer',
     sender,
-  }: { formTo?: string; heading?: Html | Promise<Html>; sender?: PageSender } = {},
+  }: PageOptions = {},
 ): Response | Promise<Response> {
   const style = STYLE + (sender?.colour ? styleOf(sender.colour) : '')
   context.header('Cache-Control', 'no-store')
-  context.header('Referrer-Policy', 'no-referrer')
+  context.header('Referrer-Policy', referrer)
   context.header('X-Robots-Tag', 'noindex')
   context.header('X-Content-Type-Options', 'nosniff')
   context.header('X-Frame-Options', 'DENY')
@@ -77,7 +98,7 @@ export function page(
   )
   return context.html(
     html`<!doctype html>
-      <html lang="en">
+      <html lang="${lang}">
         <head>
           <meta charset="utf-8" />
           <meta name="viewport" content="width=device-width, initial-scale=1" />
@@ -90,6 +111,7 @@ export function page(
             <h1>${heading}</h1>
             ${body}
           </main>
+          ${below ?? ''}
         </body>
       </html> `,
     status,

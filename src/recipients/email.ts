@@ -1,0 +1,142 @@
+// Emails of an account to a recipient: about a subscription, or about the recipient's data. Each is an email of the
+// sending domain, in the list of the account's emails, whose tag names its kind. It is not tracked, and it is queued in
+// the transaction of its cause.
+import { html } from 'hono/html'
+import { forLine } from '../base/clean-text.ts'
+import { Refusal } from '../base/errors.ts'
+import { newId } from '../base/ids.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { brandOf } from '../campaigns/brand.ts'
+import { accept, payloadHash, type AcceptDeps } from '../mail/accept/submit.ts'
+import { recipientsOf, type NewEmail } from '../mail/accept/admit.ts'
+import { formatAddress, knownAddress } from '../message/address.ts'
+import type { Unsubscribe } from '../message/list-unsubscribe.ts'
+import type { WrittenBody } from '../message/stored-body.ts'
+import type { Tx } from '../store/database.ts'
+import type { Texts } from './languages.ts'
+import { countEmail, isLimited } from './limits.ts'
+
+export interface RecipientEmailDeps extends AcceptDeps {
+  keyring: Keyring
+}
+
+export interface RecipientEmail {
+  /** The sending domain. */
+  domain: { name: string; user_key: number }
+  to: string
+  /** The language of the words. */
+  lang: Texts['lang']
+  subject: string
+  /** Paragraphs before the button. A line break in one is kept. */
+  text: readonly string[]
+  button?: { label: string; url: string }
+  /** Paragraphs and links after the button. */
+  after?: readonly (string | { label: string; url: string })[]
+  /** The kind of the email, such as "subscriber_link". */
+  tag: string
+  /** Limits the email as one that anybody can request for the address: `audience` is its key, or null. */
+  limit?: { audience: number | null; perAddress?: number }
+  unsubscribe?: Unsubscribe
+  /** If the account has an email with this key, no other one is sent. */
+  idempotencyKey?: string
+}
+
+/**
+ * - `sent`: the email is queued, or was before under the same key.
+ * - `limited`: too many were requested for the address.
+ * - `suppressed`: the address is suppressed for all email of the domain.
+ * - `refused`: the account or the domain cannot send.
+ */
+export interface RecipientEmailResult {
+  result: 'sent' | 'limited' | 'suppressed' | 'refused'
+  /** The id of the email, if it is queued. */
+  id?: string
+}
+
+/** Queues an email to a recipient. Nothing is written unless the result is `sent`. */
+export function sendToRecipient(
+  tx: Tx,
+  deps: RecipientEmailDeps,
+  email: RecipientEmail,
+  now: number,
+): RecipientEmailResult {
+  const { domain, limit, tag, to } = email
+  const counted = limit && { to, kind: tag, audience: limit.audience }
+  if (counted && isLimited(tx, deps, counted, now, limit.perAddress)) return { result: 'limited' }
+  const given = submissionOf(email, fromOf(tx, domain))
+  const submission = {
+    userKey: domain.user_key,
+    from: knownAddress(given.from),
+    recipients: recipientsOf(given),
+    given,
+  }
+  const body: WrittenBody = {
+    html: given.html,
+    text: given.text ?? null,
+    headers: [['Auto-Submitted', 'auto-generated']],
+    ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
+  }
+  const files = { content: JSON.stringify(body), names: [], body }
+  const hash = email.idempotencyKey === undefined ? null : payloadHash(given)
+  // The queue sends it, so no claim is made that a rollback would have to return.
+  const queued = { ...deps, claimNew: undefined }
+  try {
+    const accepted = accept(tx, queued, { submission, files, hash, id: newId(now), now, claims: [] })
+    if (counted && !accepted.replayed) countEmail(tx, deps, counted, now)
+    return { result: 'sent', id: accepted.email.id }
+  } catch (thrown) {
+    if (!(thrown instanceof Refusal)) throw thrown
+    return { result: thrown.problems.some(({ code }) => code === 'recipient_suppressed') ? 'suppressed' : 'refused' }
+  }
+}
+
+/** The sender: the name of the brand, with its address if that is on the domain, otherwise noreply@ on the domain. */
+function fromOf(tx: Tx, { name, user_key }: RecipientEmail['domain']): string {
+  const { from_address, sender_name } = brandOf(tx, user_key)
+  const own = from_address !== null && knownAddress(from_address).domain === name
+  return formatAddress({ address: own ? from_address : `noreply@${name}`, name: sender_name ?? '' })
+}
+
+const submissionOf = (email: RecipientEmail, from: string): NewEmail => ({
+  from,
+  to: email.to,
+  subject: forLine(email.subject),
+  html: htmlOf(email),
+  text: textOf(email),
+  headers: [['Auto-Submitted', 'auto-generated']],
+  tags: [email.tag],
+  track_opens: false,
+  track_clicks: false,
+  ...(email.unsubscribe && { unsubscribe: email.unsubscribe }),
+  ...(email.idempotencyKey !== undefined && { idempotency_key: email.idempotencyKey }),
+})
+
+/** The text part. A link is on its own line, after its label. */
+function textOf({ after = [], button, text }: RecipientEmail): string {
+  const parts = [...text, ...(button ? [button] : []), ...after]
+  return `${parts.map((part) => (typeof part === 'string' ? part : `${part.label}:\n${part.url}`)).join('\n\n')}\n`
+}
+
+const PARAGRAPH = 'margin:0 0 16px'
+const BUTTON =
+  'display:inline-block;padding:12px 20px;border-radius:8px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none'
+
+function htmlOf({ after = [], button, lang, subject, text }: RecipientEmail): string {
+  const paragraph = (words: string) => html`<p style="${PARAGRAPH};white-space:pre-line">${words}</p>`
+  return html`<!doctype html>
+    <html lang="${lang}">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
+        <title>${forLine(subject)}</title>
+      </head>
+      <body style="margin:0;padding:24px;font:16px/1.5 Helvetica,Arial,sans-serif">
+        <div style="max-width:560px;margin:0 auto">
+          ${text.map(paragraph)}
+          ${button ? html`<p style="${PARAGRAPH}"><a href="${button.url}" style="${BUTTON}">${button.label}</a></p>` : ''}
+          ${after.map((each) => (typeof each === 'string' ? paragraph(each) : html`<p style="${PARAGRAPH}"><a href="${each.url}">${each.label}</a></p>`))}
+        </div>
+      </body>
+    </html> `.toString()
+}

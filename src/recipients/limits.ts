@@ -1,0 +1,54 @@
+// Limits of the emails that people can request for an address, over all accounts of the server. Only hashes of
+// addresses are stored.
+import { DAY, MINUTE } from '../base/clock.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { recipientHash } from '../base/recipient-hash.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { db } from '../store/query.ts'
+
+/** Emails to one address in 24 hours. */
+export const PER_ADDRESS = 3
+/** The time between two emails of one kind to one address about one audience. */
+const SPACING = 5 * MINUTE
+
+export interface RequestedEmail {
+  to: string
+  /** The kind of the email, which is also its tag: "subscriber_link". */
+  kind: string
+  /** The key of the audience that it is about, or null. */
+  audience: number | null
+}
+
+/** Whether an email must not be sent now. `perAddress`: how many an address gets in 24 hours, 0 for none. */
+export function isLimited(
+  reader: Reader,
+  { keyring }: { keyring: Keyring },
+  { audience, kind, to }: RequestedEmail,
+  now: number,
+  perAddress = PER_ADDRESS,
+): boolean {
+  const sent = reader.all(
+    db
+      .selectFrom('recipient_emails')
+      .select(['kind', 'audience_key', 'sent_at'])
+      .where('recipient_hash', '=', recipientHash(keyring, to))
+      .where('sent_at', '>', now - DAY),
+  )
+  const isSame = (each: (typeof sent)[number]): boolean => each.kind === kind && each.audience_key === audience
+  return sent.length >= perAddress || sent.some((each) => isSame(each) && each.sent_at > now - SPACING)
+}
+
+/** Counts an email. Called in the transaction that queues it. */
+export function countEmail(
+  tx: Tx,
+  { keyring }: { keyring: Keyring },
+  { audience, kind, to }: RequestedEmail,
+  now: number,
+): void {
+  const row = { recipient_hash: recipientHash(keyring, to), kind, audience_key: audience, sent_at: now }
+  tx.run(db.insertInto('recipient_emails').values(row))
+}
+
+/** Deletes what no limit counts any more. */
+export const forgetCounted = (store: Store, now: number): Promise<unknown> =>
+  store.write((tx) => tx.run(db.deleteFrom('recipient_emails').where('sent_at', '<=', now - DAY)))

@@ -1,0 +1,60 @@
+// The frame of the pages for recipients: the sender's brand, and links to the page in every language.
+import type { Context } from 'hono'
+import { html } from 'hono/html'
+import type { Config } from '../base/config.ts'
+import { brandOf } from '../campaigns/brand.ts'
+import { IMAGES_PATH } from '../message/html-tokens.ts'
+import type { Reader } from '../store/database.ts'
+import { page, type PageSender, type PageStatus } from '../views/html/plain-page.ts'
+import type { Html } from '../views/html/widgets.ts'
+import { LANGUAGES, textsIn, type Texts } from './languages.ts'
+
+interface RecipientPage {
+  status: PageStatus
+  title: string
+  body: Html
+  /** The sender whose page it is, or undefined if it is not known. */
+  sender?: PageSender | undefined
+  /** An origin besides this server to which a form of the page can lead by a redirect. */
+  formTo?: string
+}
+
+/** Responds with a page in the language of its texts. Forms on it are sent with their origin (Referrer-Policy). */
+export const recipientPage = (
+  context: Context,
+  texts: Texts,
+  { body, formTo, sender, status, title }: RecipientPage,
+): Response | Promise<Response> =>
+  page(context, status, title, body, {
+    lang: texts.lang,
+    referrer: 'same-origin',
+    below: languageLinks(texts),
+    ...(sender && { sender }),
+    ...(formTo !== undefined && { formTo: `'self' ${formTo}` }),
+  })
+
+const languageLinks = ({ lang, t }: Texts): Html =>
+  html`<nav aria-label="${t('language_choice')}">
+    ${LANGUAGES.map(
+      (each) =>
+        html`<a href="?lang=${each}" lang="${each}" hreflang="${each}" ${each === lang ? html`aria-current="true"` : ''}
+          >${textsIn(each).t('language_name')}</a
+        > `,
+    )}
+  </nav>`
+
+/** The sender of an account: its brand, with `name` if the brand has no sender name. */
+export function senderOf(
+  { config, store }: { config: Pick<Config, 'http'>; store: Reader },
+  userKey: number,
+  name: string,
+): PageSender {
+  const { colour, logo, sender_name } = brandOf(store, userKey)
+  return { name: sender_name ?? name, colour, logo: ownImage(config, logo) }
+}
+
+/** The path of an image that this server stores. Images of other hosts are not shown: they could track the reader. */
+function ownImage({ http }: Pick<Config, 'http'>, url: string | null): string | undefined {
+  const images = `${http.public_url}${IMAGES_PATH}/`
+  return url?.startsWith(images) ? url.slice(http.public_url.length) : undefined
+}
