@@ -289,7 +289,7 @@ export function leaveAudience(tx: Tx, contact: Pick<Contact, 'key' | 'status'>, 
   setOwnStatus(tx, contact.key, { left_audience: 1, ...(subscribed ? { status: 'unsubscribed' } : {}) }, now)
 }
 
-/** Subscribes an unsubscribed contact: removes its unsubscribe suppression, and what unsubscribed it from the audience. */
+/** Subscribes an unsubscribed contact again: neither a suppression nor the audience keeps it unsubscribed. */
 export function resubscribe(
   tx: Tx,
   { domain_key }: Pick<Audience, 'domain_key'>,
