@@ -10,8 +10,10 @@ import { rolesPage } from './docs-roles.ts'
 import { configurationPage } from './docs-configuration.ts'
 import { agentMachine } from '../src/store/states/agent.ts'
 import { campaignMachine } from '../src/store/states/campaign.ts'
+import { consentMachine } from '../src/store/states/consent.ts'
 import { deliveryMachine } from '../src/store/states/delivery.ts'
 import { domainMachine } from '../src/store/states/domain.ts'
+import { formMachine } from '../src/store/states/form.ts'
 import type { Machine } from '../src/store/states/machine.ts'
 import { emailMachine } from '../src/store/states/outbound-email.ts'
 import { warmupMachine } from '../src/store/states/warmup.ts'
@@ -28,6 +30,8 @@ const MACHINES: readonly [title: string, file: string, machine: Table][] = [
   ['Outbound email', 'outbound-email', emailMachine],
   ['Delivery to one recipient', 'delivery', deliveryMachine],
   ['Campaign', 'campaign', campaignMachine],
+  ['Consent', 'consent', consentMachine],
+  ['Sign-up form', 'form', formMachine],
   ['Sending domain', 'domain', domainMachine],
   ['Webhook', 'webhook', webhookMachine],
   ['Webhook delivery', 'webhook-delivery', webhookDeliveryMachine],

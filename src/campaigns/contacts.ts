@@ -134,8 +134,7 @@ export function insert(
     }),
   )
   if (!contact) return undefined
-  const withdrawn = contact.status === 'unsubscribed' || contact.status === 'complained'
-  recordConsent(tx, keyring, contact, { ...given.consent, ended_at: withdrawn ? now : null }, now)
+  recordOwnConsent(tx, keyring, contact, given.consent, now)
   return contact
 }
 
@@ -182,7 +181,7 @@ export function changeContact(
     const audience = before && tx.first(db.selectFrom('audiences').selectAll().where('key', '=', before.audience_key))
     if (!audience) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     const moved = email !== undefined && email !== before.email
-    if (moved) moveConsents(tx, keyring, before, { email, consent: change.consent }, now)
+    if (moved) endOldConsents(tx, keyring, before, now)
     try {
       tx.run(
         db
@@ -202,27 +201,27 @@ export function changeContact(
       throw refuseAttribute('already_exists', 'email', `${email} is already in this audience. Use another address.`)
     }
     const contact = must(contactByKey(tx, key), 'The contact')
+    if (moved) recordOwnConsent(tx, keyring, contact, change.consent, now)
     if (change.status !== undefined) setStatus(tx, keyring, { audience, contact, change }, now)
     return must(contactByKey(tx, key), 'The contact')
   })
 }
 
 /** A new address has no proof of its own: the consents of the old one end, and the owner asserts a new one. */
-function moveConsents(
-  tx: Tx,
-  keyring: Keyring,
-  contact: Contact,
-  { consent, email }: { email: string; consent: NewConsent },
-  now: number,
-): void {
+function endOldConsents(tx: Tx, keyring: Keyring, contact: Contact, now: number): void {
   if (contact.status === 'pending')
     throw refuseAttribute(
       'confirmation_required',
       'email',
-      `${contact.email} has not confirmed its subscription. Delete the contact and sign up ${email} instead.`,
+      `${contact.email} has not confirmed its subscription. Delete the contact and sign up the new address instead.`,
     )
   endConsents(tx, keyring, contact, now)
-  recordConsent(tx, keyring, { ...contact, email }, consent, now)
+}
+
+/** Records the consent of a contact as it is: one that unsubscribed has withdrawn it. */
+function recordOwnConsent(tx: Tx, keyring: Keyring, contact: Contact, consent: NewConsent, now: number): void {
+  const withdrawn = contact.status === 'unsubscribed' || contact.status === 'complained'
+  recordConsent(tx, keyring, contact, { ...consent, ended_at: withdrawn ? now : null }, now)
 }
 
 interface StatusChange {
@@ -290,7 +289,7 @@ export function leaveAudience(tx: Tx, contact: Pick<Contact, 'key' | 'status'>, 
   setOwnStatus(tx, contact.key, { left_audience: 1, ...(subscribed ? { status: 'unsubscribed' } : {}) }, now)
 }
 
-/** Subscribes an unsubscribed contact: removes its unsubscribe suppression, and what unsubscribed it from the audience. */
+/** Subscribes an unsubscribed contact again: neither a suppression nor the audience keeps it unsubscribed. */
 export function resubscribe(
   tx: Tx,
   { domain_key }: Pick<Audience, 'domain_key'>,

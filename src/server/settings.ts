@@ -173,9 +173,9 @@ export const TAKES_EFFECT: {
   retention: 'live',
   reports: 'live',
   backup: 'live',
+  signup: 'live',
   // The copy is brought up to date at the start.
   privacy: { ledger_copy: 'restart', recipient_requests: 'live' },
-  signup: 'live',
   workers: 'restart',
   storage: 'live',
   metrics: 'live',

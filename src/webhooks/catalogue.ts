@@ -100,6 +100,20 @@ const agent = z.strictObject({
   ...figures,
 })
 
+const contact = z.strictObject({
+  ...domain,
+  contact_id: words('Contact.'),
+  audience_id: words('Audience.'),
+  form_id: words('Form. Null if no form is involved.').nullable(),
+  email: words('Address of the contact.'),
+})
+const pausedForm = z.strictObject({
+  ...domain,
+  form_id: words('Form.'),
+  form_name: words('Name of the form.'),
+  reason: words('Why the form was paused.'),
+})
+
 export interface EventDescription {
   about: string
   /** Which webhooks receive the event: those of the domain, or all webhooks of the user. */
@@ -251,6 +265,17 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
     ofReceiver,
   ),
   'domain.receiver_recovered': of('A mailbox provider accepts your email as usual again.', 'domain', ofReceiver),
+  'contact.confirmed': of('A contact confirmed its subscription.', 'domain', contact),
+  'contact.unsubscribed': of(
+    'A contact unsubscribed from one audience. Who unsubscribes from all campaigns of a domain causes `email.unsubscribed`.',
+    'domain',
+    contact,
+  ),
+  'form.paused': of(
+    'A form was paused automatically, because of too many sign-ups, bounces or refusals.',
+    'domain',
+    pausedForm,
+  ),
   'usage.limit_approaching': of('80 % of the volume of the plan is used.', 'user', usage),
   'usage.limit_reached': of('The volume of the plan is used up.', 'user', usage),
   'subscription.past_due': of('The subscription is past due.', 'user', subscription),

@@ -39,6 +39,14 @@ const good = { deliveries: 990, bounces: 10, complaints: 0 }
 const bad = { deliveries: 880, bounces: 120, complaints: 3 }
 const agent = { agent_id: 'billing-bot', previous_pool: 'standard' }
 
+const contact = {
+  ...domain('active', null),
+  contact_id: '019bc186-8f00-7b00-8e00-7f7f7f7f7f7f',
+  audience_id: campaign.audience_id,
+  form_id: '019bc186-9f00-7c00-8f00-8a8a8a8a8a8a',
+  email: 'ann@example.net',
+}
+
 export const SAMPLES: Record<EventType, Record<string, unknown>> = {
   'email.sent': email,
   'email.delivered': { ...email, delivery: accepted },
@@ -91,6 +99,14 @@ export const SAMPLES: Record<EventType, Record<string, unknown>> = {
   },
   'domain.receiver_warning': { ...domain('active', null), ...receiver, current: 0.18, baseline: 0.01 },
   'domain.receiver_recovered': { ...domain('active', null), ...receiver, current: 0.02, baseline: 0.01 },
+  'contact.confirmed': contact,
+  'contact.unsubscribed': { ...contact, form_id: null },
+  'form.paused': {
+    ...domain('active', null),
+    form_id: contact.form_id,
+    form_name: 'Website',
+    reason: '201 sign-ups within an hour, the limit is 200.',
+  },
   'usage.limit_approaching': { ...usage, used: 80_000 },
   'usage.limit_reached': { ...usage, used: 100_000 },
   'subscription.past_due': { plan: 'growth', state: 'past_due', previous_state: 'active' },

@@ -29,6 +29,7 @@ import { reports } from './migrations/0030-reports.ts'
 import { receiverAlarms } from './migrations/0031-receiver-alarms.ts'
 import { watches } from './migrations/0032-watches.ts'
 import { consents } from './migrations/0033-consents.ts'
+import { forms } from './migrations/0036-forms.ts'
 import { recipients } from './migrations/0034-recipients.ts'
 
 export const migrations: readonly string[] = [
@@ -58,4 +59,5 @@ export const migrations: readonly string[] = [
   watches,
   consents,
   recipients,
+  forms,
 ]

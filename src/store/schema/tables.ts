@@ -8,6 +8,7 @@ import { campaignsTables } from './campaigns.ts'
 import { deliveryTables } from './delivery.ts'
 import { domainsTables } from './domains.ts'
 import { userTables } from './users.ts'
+import { formsTables } from './forms.ts'
 import { imagesTables } from './images.ts'
 import { inboundTables } from './inbound.ts'
 import { mailTables } from './mail.ts'
@@ -36,6 +37,7 @@ const ALL = {
   ...webhooksTables,
   ...imagesTables,
   ...campaignsTables,
+  ...formsTables,
   ...privacyTables,
   ...recipientsTables,
   ...inboundTables,

@@ -33,7 +33,14 @@ const SPECIFIED_EVENTS = [
 ] as const
 
 /** Extensions of the interface (D155, D158). */
-export const EXTENSION_EVENTS = ['domain.tls_failures', 'domain.receiver_warning', 'domain.receiver_recovered'] as const
+export const EXTENSION_EVENTS = [
+  'domain.tls_failures',
+  'domain.receiver_warning',
+  'domain.receiver_recovered',
+  'contact.confirmed',
+  'contact.unsubscribed',
+  'form.paused',
+] as const
 
 export const EVENT_TYPES = [...SPECIFIED_EVENTS, ...EXTENSION_EVENTS] as const
 

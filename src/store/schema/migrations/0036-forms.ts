@@ -1,0 +1,105 @@
+// Sign-up forms.
+
+const digest = (of: number, table: string, columns: string): string => {
+  const list = columns
+    .split(' ')
+    .map((name) => `new."${name}"`)
+    .join(', ')
+  const names = columns
+    .split(' ')
+    .map((name) => `"${name}"`)
+    .join(', ')
+  return `
+create trigger ${table}_digest_of_new after insert on ${table} begin
+  delete from digests where "of" = ${of} and row_key = new.key;
+  insert into digests values (${of}, new.key, row_digest(${list}));
+end;
+create trigger ${table}_digest_of_changed after update of ${names} on ${table} begin
+  update digests set digest = row_digest(${list}) where "of" = ${of} and row_key = new.key;
+end;
+create trigger ${table}_digest_of_gone after delete on ${table}
+  begin delete from digests where "of" = ${of} and row_key = old.key; end;`
+}
+
+export const forms = `
+create table forms (
+  key integer primary key autoincrement,
+  id text not null unique,
+  user_key integer not null references users on delete cascade,
+  domain_key integer not null references domains,
+  audience_key integer references audiences,
+  inbox_key integer references inboxes on delete set null,
+  name text not null,
+  slug text not null unique,
+  status text not null,
+  paused_reason text,
+  opt_in text not null,
+  single_reason text,
+  title text,
+  intro text,
+  consent_text text,
+  consent_checkbox integer not null,
+  button text,
+  confirm_note text,
+  controller text,
+  privacy_url text,
+  language text not null,
+  translations text,
+  fields text,
+  origins text,
+  requested_url text,
+  confirmed_url text,
+  from_address text,
+  reply_to text,
+  welcome_subject text,
+  welcome_html text,
+  honeypot text not null,
+  version integer not null,
+  requested_count integer not null default 0,
+  confirmed_count integer not null default 0,
+  refused_count integer not null default 0,
+  expired_count integer not null default 0,
+  stopped_count integer not null default 0,
+  status_at integer not null,
+  deleted_at integer,
+  created_at integer not null,
+  updated_at integer not null
+) strict;
+create index forms_by_creation on forms (user_key, created_at);
+create index forms_of_audience on forms (audience_key);
+${digest(27, 'forms', 'user_key domain_key audience_key inbox_key name slug opt_in single_reason title intro consent_text consent_checkbox button confirm_note controller privacy_url language translations fields origins requested_url confirmed_url from_address reply_to welcome_subject welcome_html honeypot')}
+
+create table form_versions (
+  key integer primary key autoincrement,
+  id text not null unique,
+  form_key integer not null references forms,
+  version integer not null,
+  texts text not null,
+  created_by text not null,
+  created_at integer not null,
+  unique (form_key, version)
+) strict;
+${digest(28, 'form_versions', 'form_key version texts')}
+
+create table signups (
+  key integer primary key autoincrement,
+  id text not null unique,
+  user_key integer not null references users on delete cascade,
+  form_key integer not null references forms,
+  consent_key integer not null references consents on delete cascade,
+  email text not null,
+  typed text not null,
+  language text not null,
+  state text not null,
+  email_id text,
+  expires_at integer not null,
+  created_at integer not null,
+  updated_at integer not null
+) strict;
+create index signups_due on signups (expires_at);
+create index signups_of_form on signups (form_key, email);
+create index signups_of_email on signups (email_id) where email_id is not null;
+create index signups_of_consent on signups (consent_key);
+create index consents_of_form on consents (form_key, created_at) where form_key is not null;
+${digest(29, 'signups', 'user_key form_key consent_key email typed')}
+`
