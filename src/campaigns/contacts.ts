@@ -8,6 +8,7 @@ import { erasedForm } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
 import { marketingSuppressed, suppress, takeAll } from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
@@ -284,9 +285,14 @@ const setOwnStatus = (
   )
 
 /** Unsubscribes a contact from its audience alone. This adds no suppression. */
-export function leaveAudience(tx: Tx, contact: Pick<Contact, 'key' | 'status'>, now: number): void {
-  const subscribed = contact.status === 'subscribed'
-  setOwnStatus(tx, contact.key, { left_audience: 1, ...(subscribed ? { status: 'unsubscribed' } : {}) }, now)
+export function leaveAudience(tx: Tx, contact: Contact, now: number): void {
+  const { audience_key, email, id, key, status, user_key } = contact
+  const subscribed = status === 'subscribed'
+  setOwnStatus(tx, key, { left_audience: 1, ...(subscribed ? { status: 'unsubscribed' } : {}) }, now)
+  if (!subscribed) return
+  const audience = tx.one(db.selectFrom('audiences').select(['id', 'domain_key']).where('key', '=', audience_key))
+  const data = { contact_id: id, audience_id: audience.id, form_id: null, email }
+  appendEvent(tx, { type: 'contact.unsubscribed', user_key, domain_key: audience.domain_key, data, at: now })
 }
 
 /** Subscribes an unsubscribed contact again: neither a suppression nor the audience keeps it unsubscribed. */
