@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DAY } from '../../src/base/clock.ts'
 import { consentsOf, forgetConsents, moveConsent, recordConsent, type Consent } from '../../src/campaigns/consents.ts'
-import { insert, leaveAudience } from '../../src/campaigns/contacts.ts'
+import { insert, leaveAudience, type Contact } from '../../src/campaigns/contacts.ts'
 import { audienceById } from '../../src/campaigns/audiences.ts'
 import { forgetContacts } from '../../src/campaigns/forget.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
@@ -231,9 +231,7 @@ test('a consent moves only as its state table says', async () => {
 test('leaving an audience twice changes nothing the second time', async () => {
   const audience = await kit.audience(domain)
   const id = await add(audience, { email: 'lea@there.test' })
-  const contact = store().one(
-    raw<{ key: number; status: 'subscribed' }>('select key, status from contacts where id = ?', [id]),
-  )
+  const contact = store().one(raw<Contact>('select * from contacts where id = ?', [id]))
   await store().write((tx) => leaveAudience(tx, contact, 1000))
   const ended = of('lea@there.test')[0]?.ended_at
   await store().write((tx) => leaveAudience(tx, { ...contact, status: 'unsubscribed' }, 2000))

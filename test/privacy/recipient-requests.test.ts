@@ -17,6 +17,7 @@ import { until } from '../kit/until.ts'
 const exchanger = testExchanger()
 const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
 const domain = ofFile(() => postrider.activeDomain('here.test'))
+const METRICS = '0123456789abcdef'
 const kit = campaignKit(() => postrider)
 
 type Kind = 'export' | 'erasure'
@@ -160,7 +161,7 @@ test('the page Privacy lists open requests, and answers them', async () => {
 })
 
 test('an overdue request is a problem of the account on the overview', async () => {
-  await using own = await startTestAppliance()
+  await using own = await startTestAppliance({ config: { metrics: { token: METRICS } } })
   const here = await own.activeDomain('late.test')
   const ann = await signedIn(own)
   await ask('export', 'late@there.test', own, here)
@@ -168,6 +169,8 @@ test('an overdue request is a problem of the account on the overview', async () 
   own.clock.leap(30 * DAY)
   const again = await signedIn(own)
   assert.match((await again.open('/')).text, /1 request of recipients should have been answered/)
+  const metrics = await own.raw('/metrics', { headers: { authorization: `Bearer ${METRICS}` } })
+  assert.match(metrics.body, /^postrider_recipient_requests_overdue 1$/m)
 })
 
 test('with "automatic", the server answers at once and does not notify the owner', async () => {
