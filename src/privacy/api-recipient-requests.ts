@@ -26,12 +26,12 @@ const REASON = { min: 10, max: 1000 }
 /** The answer of an update. Throws 422. */
 function answerOf(state: 'open' | NewAnswer['state'] | undefined, reason: string | null | undefined): NewAnswer {
   if (state === 'done') {
-    if (reason != null)
+    if (typeof reason === 'string')
       throw refuseAttribute('invalid', 'reason', 'Only a declined request has a reason. Leave it out.')
     return { state }
   }
   if (state !== 'declined') throw refuseAttribute('invalid', 'state', '"state" must be "done" or "declined".')
-  if (reason == null)
+  if (typeof reason !== 'string')
     throw refuseAttribute(
       'required',
       'reason',

@@ -20,6 +20,7 @@ import {
   returnPathToken,
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
+import { dataUrl, openDataToken } from '../../src/recipients/data-link.ts'
 import { acceptedLanguages, languageIn } from '../../src/recipients/languages.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
 import { allOf, searched } from '../../src/mail/search.ts'
@@ -146,6 +147,7 @@ const TOKENS = (): Buffer[] =>
   [
     writeCursor(keyring, SCOPE, { values: [1], key: 1 }, 'after', 0),
     lastOf(unsubscribeUrl(keyring, PUBLIC_URL, { delivery: 1, domain: 1, audience: 1, email: 'a@b.test' })),
+    lastOf(dataUrl(keyring, PUBLIC_URL, { domain: { key: 1, name: 'x', user_key: 1 }, email: 'a@b.test' }, 0)),
     returnPathToken(keyring, 1),
     unsubscribeLocalPart(keyring, 1),
     lastOf(trackedUrl(TRACKING, 1, 'https://x.test')),
@@ -248,7 +250,13 @@ export const REQUESTS: Record<string, Parser> = {
     parse: registered,
   },
   'sealed tokens': {
-    files: ['jsonapi/cursor.ts', 'campaigns/unsubscribe.ts', 'message/return-path.ts', 'message/tracking.ts'],
+    files: [
+      'jsonapi/cursor.ts',
+      'campaigns/unsubscribe.ts',
+      'message/return-path.ts',
+      'message/tracking.ts',
+      'recipients/data-link.ts',
+    ],
     seeds: both(TOKENS, of('a', '-_', '=', '\xff')),
     parse(bytes) {
       const token = text(bytes)
@@ -256,6 +264,7 @@ export const REQUESTS: Record<string, Parser> = {
       return [
         readCursor(keyring, SCOPE, token, 0),
         readUnsubscribeToken(keyring, token),
+        openDataToken(keyring, token),
         readReturnPathToken(keyring, token),
         readUnsubscribeLocalPart(keyring, token),
         readOpenToken(key, token),
