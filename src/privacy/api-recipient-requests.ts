@@ -53,6 +53,7 @@ export const recipientRequests = definer<ApiDeps & AnswerParts>()('recipient-req
     }),
     state: field(z.enum(valuesOf('recipient_requests', 'state')), {
       update: true,
+      example: 'done',
       about:
         'State of the request. "done" starts the export or the erasure. "declined" emails the reason to the recipient.',
     }),
@@ -96,6 +97,7 @@ export const recipientRequests = definer<ApiDeps & AnswerParts>()('recipient-req
       refuses: ['transition_not_allowed'],
       about: 'Answer a request of a recipient.',
       async run({ attributes: { reason, state }, parts, row }) {
+        if (reason === undefined && (state === undefined || state === row.state)) return { row }
         const given = answerOf(state, reason)
         const deps = answerDepsOf(parts)
         return { row: { ...(await parts.store.write((tx) => answer(tx, deps, row, given))) } }

@@ -617,7 +617,16 @@ test('collections, filters and sending never use resources of other users', asyn
   const theirs = await wire.mails(2, () => ({}), otherToken)
   const domain = await MAKERS['domain']!(token)
   for (const owner of [token, otherToken]) {
-    for (const kind of ['suppression', 'webhook', 'inboundEmail', 'campaign', 'image', 'agent', 'grant'])
+    for (const kind of [
+      'suppression',
+      'webhook',
+      'inboundEmail',
+      'campaign',
+      'image',
+      'agent',
+      'grant',
+      'recipientRequest',
+    ])
       await MAKERS[kind]!(owner)
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }
