@@ -346,11 +346,12 @@ async function sendBatch(
     ...keyOf(call),
   })
   const { id } = created
-  return queued(`<${id}@${domain}>`, {
+  const answer = queued(`<${id}@${domain}>`, {
     'Postrider-Batch': id,
     ...ignoredHeader(form.ignored()),
     ...headers,
   })
+  return { ...answer, batch: id }
 }
 
 /** Metadata and Message-ID of one recipient, with their values. */

@@ -438,6 +438,8 @@ describe('time and network', () => {
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'campaigns/api-activity.ts setImmediate': 'other work runs between its pieces',
     'campaigns/api-activity.ts node:timers': 'other work runs between its pieces',
+    'compat/mailgun-events.ts setImmediate': 'other work runs between the pages that a filter reads',
+    'compat/mailgun-events.ts node:timers': 'other work runs between the pages that a filter reads',
     'mail/api-batches.ts setImmediate': 'other work runs between some items of a batch',
     'mail/api-batches.ts node:timers': 'other work runs between some items of a batch',
     'mail/accept/batch-recipients.ts setImmediate': 'other work runs between some recipients of a batch',
