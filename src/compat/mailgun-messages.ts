@@ -332,7 +332,7 @@ async function sendBatch(
   const { from, message_id, metadata, tags, attachments, ...texts } = attributes
   const domain = parseAddress(String(from))?.domain ?? ''
   const email = {
-    ...(mapTexts(texts, 'html') as CompatAttributes),
+    ...withReachableOneClick(mapTexts(texts, 'html') as CompatAttributes, recipients),
     ...withoutUndefined({ from, metadata, tags, attachments }),
   }
   const { created, headers } = await call.create('outbound-email-batches', {
@@ -351,6 +351,23 @@ async function sendBatch(
     ...ignoredHeader(form.ignored()),
     ...headers,
   })
+}
+
+/** One click needs an https link. Without it, as on a site that has only http, the links remain. */
+function withReachableOneClick(
+  texts: CompatAttributes,
+  recipients: readonly { variables: Record<string, unknown> }[],
+): CompatAttributes {
+  const { unsubscribe } = texts as { unsubscribe?: { uris: string[]; one_click: boolean } }
+  if (!unsubscribe?.one_click) return texts
+  const isHttps = (uri: string, values: Record<string, unknown>): boolean =>
+    /^https:/i.test(
+      uri.replace(/^%recipient\.([^%]+)%/, (placeholder, key: string) =>
+        Object.hasOwn(values, key) ? textOf(values[key] ?? '') : placeholder,
+      ),
+    )
+  const one_click = recipients.every(({ variables }) => unsubscribe.uris.some((uri) => isHttps(uri, variables)))
+  return { ...texts, unsubscribe: { ...unsubscribe, one_click } }
 }
 
 /** Metadata and Message-ID of one recipient, with their values. */
