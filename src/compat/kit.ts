@@ -1,6 +1,7 @@
 // What the compatibility APIs share. Each translates a request into one or a few requests to the API inside the
 // process, with the rights of the token's owner. Whether an email may be sent, to whom and how much is decided there. A
 // compatibility API itself only refuses what it cannot put into a request of the API.
+import type { ServerResponse } from 'node:http'
 import { Hono, type Context } from 'hono'
 import type { Config } from '../base/config.ts'
 import { codeOf, Refusal, type Code } from '../base/errors.ts'
@@ -93,6 +94,9 @@ export interface CompatCall {
   askForDomains: (names: readonly string[]) => Promise<CompatResource[]>
   /** The key of the account. */
   owner: number
+  /** The id of the token. */
+  token: string
+  deps: Pick<CompatDeps, 'store' | 'clock' | 'log'>
   params: Record<string, string>
   limits: BodyLimits
   header: (name: string) => string | undefined
@@ -102,6 +106,8 @@ export interface CompatAnswer {
   status?: number
   body: unknown
   headers?: Record<string, string>
+  /** Called when the answer has been handed to the connection. */
+  sent?: () => void
 }
 
 export interface CompatEndpoint {
@@ -182,8 +188,9 @@ async function perform(
     if (rate.refusal) throw rate.refusal
     if (!endpoint) throw unknown(api, context.req.path, allow)
     const call = callOf(serving, { context, caller, endpoint, header })
-    const { body, status = 200, headers: own } = await endpoint.run(call)
+    const { body, status = 200, headers: own, sent } = await endpoint.run(call)
     answered(status)
+    if (sent) whenSent(context, sent)
     return Response.json(body, { status, headers: { ...headers, ...own } })
   } catch (thrown) {
     // The client disconnected.
@@ -193,6 +200,14 @@ async function perform(
     const { body, status, headers: own } = api.answerError(error)
     return Response.json(body, { status, headers: { ...headers, ...error.headers, ...own } })
   }
+}
+
+/** Calls back when the answer has been handed to the connection. Never, if the client is gone before. */
+function whenSent(context: Context, sent: () => void): void {
+  const { outgoing } = (context.env ?? {}) as { outgoing?: ServerResponse }
+  // A request inside the process has no connection to lose.
+  if (outgoing) outgoing.once('finish', sent)
+  else sent()
 }
 
 const BROWSER =
@@ -253,6 +268,8 @@ function callOf(
         `/domains?filter[name]=${encodeURIComponent(names.join(','))}`,
       ),
     owner: caller.userKey,
+    token: caller.tokenId,
+    deps,
     params: context.req.param() as Record<string, string>,
     header,
     limits: {

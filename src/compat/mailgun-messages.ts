@@ -6,6 +6,7 @@ import { parseAddress } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { ignoredHeader, invalid, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
 import { addressesIn, MailgunForm, withMailgunForm } from './mailgun-form.ts'
+import { answered, keyWhileUnanswered } from './mailgun-repeats.ts'
 
 const MAX_BATCH = 1000
 
@@ -335,22 +336,26 @@ async function sendBatch(
     ...withReachableOneClick(mapTexts(texts, 'html') as CompatAttributes, recipients),
     ...withoutUndefined({ from, metadata, tags, attachments }),
   }
+  const items = recipients.map((each) => ({
+    ...each,
+    ...perRecipient({ message_id, metadata }, each.variables, domain),
+  }))
+  const given = keyOf(call)
+  const isKeyed = 'idempotency_key' in given
   const { created, headers } = await call.create('outbound-email-batches', {
     email,
-    recipients: recipients.map((each) => ({
-      ...each,
-      ...perRecipient({ message_id, metadata }, each.variables, domain),
-    })),
+    recipients: items,
     syntax: 'percent',
     on_suppressed: 'record',
-    ...keyOf(call),
+    ...(isKeyed ? given : { idempotency_key: keyWhileUnanswered(call, email, items) }),
   })
   const { id } = created
-  return queued(`<${id}@${domain}>`, {
+  const answer = queued(`<${id}@${domain}>`, {
     'Postrider-Batch': id,
     ...ignoredHeader(form.ignored()),
     ...headers,
   })
+  return isKeyed ? answer : { ...answer, sent: () => answered(call, id) }
 }
 
 /** One click needs an https link. Without it, as on a site that has only http, the links remain. */

@@ -80,6 +80,18 @@ export function statusesOf(reader: Reader, keys: readonly number[]): Map<number,
   return counts
 }
 
+/** Removes the idempotency key of a batch, so that a request with its content is another batch. */
+export const dropBatchKey = (store: Store, userKey: number, id: string): Promise<unknown> =>
+  store.write((tx) =>
+    tx.run(
+      db
+        .updateTable('outbound_batches')
+        .set({ idempotency_key: null, payload_hash: null })
+        .where('id', '=', id)
+        .where('user_key', '=', userKey),
+    ),
+  )
+
 /** Cancels the scheduled emails of a batch, and returns their volume if it was counted this month. Throws 422. */
 export function cancelBatch(
   { clock, config, store }: { clock: Clock; config: Pick<Config, 'plans'>; store: Store },

@@ -32,6 +32,9 @@ function callOf(bytes: Uint8Array<ArrayBuffer>, type: string, query: Record<stri
     create: async () => end(),
     askForDomains: async () => [{ type: 'domains', id: '1', attributes: { name: 'here.test' } }],
     owner: 1,
+    token: '1',
+    // No batch was accepted before.
+    deps: { clock: { now: () => 0 }, store: { first: () => undefined } } as unknown as CompatCall['deps'],
     params: { domain: 'here.test' },
     limits: { most: MAIL_BODY, budget: bodies },
     header: (name) => (name === 'content-type' ? type : undefined),

@@ -86,6 +86,9 @@ const byIdempotencyKey = statement<{ user_key: number; idempotency_key: string }
     .where('idempotency_key', '=', arg.idempotency_key),
 )
 
+export const batchByKey = (reader: Reader, userKey: number, key: string): Batch | undefined =>
+  reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: key }))
+
 /** The idempotency key of a batch with the hash of its payload, or neither. */
 export interface BatchKey {
   userKey: number
@@ -99,7 +102,7 @@ export const keyOf = (userKey: number, { idempotency_key: key }: BatchOptions, h
 
 /** The earlier batch with this key. Throws 409 if its payload was different. */
 export function batchBefore(reader: Reader, { given, userKey }: BatchKey): Batch | undefined {
-  const batch = given && reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: given.key }))
+  const batch = given && batchByKey(reader, userKey, given.key)
   // A batch with an erased recipient has no hash to compare with.
   if (batch && !(batch.payload_hash && given.hash.equals(batch.payload_hash)))
     throw refuse(

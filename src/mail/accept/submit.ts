@@ -362,15 +362,19 @@ const byIdempotencyKey = statement<{ user_key: number; idempotency_key: string }
 const emailByKey = (reader: Reader, userKey: number, key: string): Email | undefined =>
   reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: key }))
 
-/** An idempotency key that Postrider makes, and that is valid for 24 hours. `keyOn`: the key of a day (UTC). */
+/**
+ * An idempotency key that Postrider makes, and that is valid for 24 hours. `keyOn`: the key of a day (UTC). `find`: what
+ * has a key.
+ */
 export function keyForDay(
   { clock, store }: Pick<SubmitDeps, 'clock' | 'store'>,
   userKey: number,
   keyOn: (day: number) => string,
+  find: (reader: Reader, userKey: number, key: string) => { created_at: number } | undefined = emailByKey,
 ): string {
   const now = clock.now()
   const day = dayOf(now)
-  const earlier = emailByKey(store, userKey, keyOn(day - 1))
+  const earlier = find(store, userKey, keyOn(day - 1))
   return earlier && now - earlier.created_at < DAY ? keyOn(day - 1) : keyOn(day)
 }
 
