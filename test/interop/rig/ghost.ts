@@ -1,6 +1,8 @@
 // A Ghost of test/interop/ghost.sh with a database of its own, and its Admin API with a signed-in owner.
+import { randomBytes, randomUUID } from 'node:crypto'
 import { cpSync, existsSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
+import Database from 'better-sqlite3'
 import { freePort, Sandbox, until } from './sandbox.ts'
 
 /** The directory that ghost.sh was given. */
@@ -33,6 +35,11 @@ export interface Ghost {
   /** A request to the Admin API as the owner; throws unless the answer is 2xx. */
   // oxlint-disable-next-line typescript/no-explicit-any
   admin: (method: string, path: string, body?: object | FormData) => Promise<any>
+  /** Adds members who are subscribed to the newsletter, in its database: its import takes minutes. */
+  addMembers: (members: readonly { email: string; name: string; label?: string }[]) => void
+  /** Reads its database. */
+  // oxlint-disable-next-line typescript/no-explicit-any
+  query: (sql: string) => any[]
   /** Asks the mail API for events. */
   fetchEvents: () => void
   log: () => string
@@ -96,11 +103,58 @@ export async function startGhost({ from, mailgun, smtp }: GhostOptions): Promise
     )
     const admin = await signedIn(url)
     const fetchEvents = () => void process.kill(server.pid, 'SIGUSR2')
-    return { url, admin, fetchEvents, log, stop: () => box.close() }
+    const file = box.path('ghost.db')
+    return {
+      url,
+      admin,
+      addMembers: (members) => addMembers(file, members),
+      query: (sql) => withDatabase(file, (database) => database.prepare(sql).all()),
+      fetchEvents,
+      log,
+      stop: () => box.close(),
+    }
   } catch (error) {
     await box.close()
     throw error
   }
+}
+
+function withDatabase<T>(file: string, use: (database: Database.Database) => T): T {
+  const database = new Database(file, { timeout: 30_000 })
+  try {
+    return use(database)
+  } finally {
+    database.close()
+  }
+}
+
+/** An id of Ghost begins with its time. An email goes to members whose ids are older than its own. */
+const objectId = (): string => Math.floor(Date.now() / 1000 - 3600).toString(16) + randomBytes(8).toString('hex')
+
+function addMembers(file: string, members: Parameters<Ghost['addMembers']>[0]): void {
+  withDatabase(file, (database) => {
+    const add = (table: string, row: Record<string, unknown>): void => {
+      const names = Object.keys(row)
+      const values = names.map((name) => `@${name}`).join()
+      database.prepare(`insert into ${table} (${names.join()}) values (${values})`).run(row)
+    }
+    const { id: newsletter_id } = database.prepare('select id from newsletters').get() as { id: string }
+    const created_at = new Date().toISOString().slice(0, 19).replace('T', ' ')
+    const labels = new Map<string, string>()
+    database.transaction(() => {
+      for (const { email, label, name } of members) {
+        const member_id = objectId()
+        const own = { uuid: randomUUID(), transient_id: objectId(), status: 'free', created_at }
+        add('members', { id: member_id, email, name, ...own })
+        add('members_newsletters', { id: objectId(), member_id, newsletter_id })
+        if (label === undefined) continue
+        const label_id = labels.get(label) ?? objectId()
+        if (!labels.has(label)) add('labels', { id: label_id, name: label, slug: label, created_at })
+        labels.set(label, label_id)
+        add('members_labels', { id: objectId(), member_id, label_id, sort_order: 0 })
+      }
+    })()
+  })
 }
 
 /** Sets up the site with an owner, and signs them in. */
