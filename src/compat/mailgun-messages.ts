@@ -7,6 +7,7 @@ import { MAX_HEADER } from '../message/mime-tree.ts'
 import { ignoredHeader, invalid, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
 import { addressesIn, MailgunForm, withMailgunForm } from './mailgun-form.ts'
 import { answered, keyWhileUnanswered } from './mailgun-repeats.ts'
+import { textOf, unsubscribeOf, withReachableOneClick } from './mailgun-unsubscribe.ts'
 
 const MAX_BATCH = 1000
 
@@ -103,25 +104,6 @@ const isSameAddress = (one = '', other = ''): boolean => {
   return a !== undefined && a.address.toLowerCase() === b?.address.toLowerCase()
 }
 
-/** Placeholders for this server's own unsubscribe address. */
-const OWN_ADDRESS = /^(?:mailto:)?%(?:tag_)?unsubscribe_email%$/
-
-/** The URIs of the sender come first: the reader's choice belongs to the list that the sender keeps. */
-function unsubscribeOf(text: string, post: boolean, isBatch: boolean): CompatAttributes {
-  const all = [...text.matchAll(/<([^<>]+)>/g)].map(([, uri = '']) => uri.trim())
-  if (all.length === 0)
-    throw invalid(
-      'h:List-Unsubscribe',
-      '"h:List-Unsubscribe" must contain URIs in angle brackets, such as <https://example.org/u/1>.',
-    )
-  const uris = all.filter((uri) => !OWN_ADDRESS.test(uri))
-  const oneClick = post && uris.some((uri) => /^(?:https:|%)/i.test(uri))
-  return {
-    unsubscribe: { uris, one_click: oneClick, mail: uris.length < all.length },
-    ...(isBatch && { stream: 'bulk' }),
-  }
-}
-
 /** The metadata of an email is at most 4 KB, before and after placeholders are filled. */
 const MAX_METADATA = 8192
 
@@ -145,8 +127,6 @@ function metadataOf(form: MailgunForm): CompatAttributes {
     throw invalid('v:*', `The variables must be at most ${MAX_METADATA} characters long together.`)
   return Object.keys(metadata).length > 0 ? { metadata } : {}
 }
-
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /** Tracking, tags and the time of sending. */
 function optionsOf(form: MailgunForm): CompatAttributes {
@@ -356,23 +336,6 @@ async function sendBatch(
     ...headers,
   })
   return isKeyed ? answer : { ...answer, sent: () => answered(call, id) }
-}
-
-/** One click needs an https link. Without it, as on a site that has only http, the links remain. */
-function withReachableOneClick(
-  texts: CompatAttributes,
-  recipients: readonly { variables: Record<string, unknown> }[],
-): CompatAttributes {
-  const { unsubscribe } = texts as { unsubscribe?: { uris: string[]; one_click: boolean } }
-  if (!unsubscribe?.one_click) return texts
-  const isHttps = (uri: string, values: Record<string, unknown>): boolean =>
-    /^https:/i.test(
-      uri.replace(/^%recipient\.([^%]+)%/, (placeholder, key: string) =>
-        Object.hasOwn(values, key) ? textOf(values[key] ?? '') : placeholder,
-      ),
-    )
-  const one_click = recipients.every(({ variables }) => unsubscribe.uris.some((uri) => isHttps(uri, variables)))
-  return { ...texts, unsubscribe: { ...unsubscribe, one_click } }
 }
 
 /** Metadata and Message-ID of one recipient, with their values. */

@@ -1,5 +1,5 @@
 // Clients that were written for Mailgun and Resend send through the built executable. Every email is checked as the
-// receiving server got it. Ghost's own version of mailgun.js sends what Ghost sends; for Ghost itself see ghost.interop.ts.
+// receiving server got it. For Ghost itself see ghost.interop.ts.
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'

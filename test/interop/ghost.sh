@@ -1,8 +1,8 @@
 #!/bin/sh
-# ghost.sh: install Ghost and the Node that it supports, for test/interop/ghost.interop.ts: sh test/interop/ghost.sh DIRECTORY
+# ghost.sh: install Ghost and the Node that it supports, for ghost.interop.ts: sh test/interop/ghost.sh DIRECTORY
 #
 # 600 MB, and too much for every run of CI, so setup.sh leaves it out. Ghost's lock file pins its packages. Its SQLite
-# addon would have to be compiled, so the one of this project takes its place: the same package, one major version newer.
+# addon would have to be compiled, so that of this project takes its place: the same package, one major version newer.
 set -eu
 
 ghost=6.65.0

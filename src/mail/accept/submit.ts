@@ -363,8 +363,8 @@ const emailByKey = (reader: Reader, userKey: number, key: string): Email | undef
   reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: key }))
 
 /**
- * An idempotency key that Postrider makes, and that is valid for 24 hours. `keyOn`: the key of a day (UTC). `find`: what
- * has a key.
+ * An idempotency key that Postrider makes, and that is valid for 24 hours. `keyOn`: the key of a day (UTC). `find`: the
+ * email or batch that has a key.
  */
 export function keyForDay(
   { clock, store }: Pick<SubmitDeps, 'clock' | 'store'>,
