@@ -2,6 +2,7 @@
 // process, with the rights of the token's owner. Whether an email may be sent, to whom and how much is decided there. A
 // compatibility API itself only refuses what it cannot put into a request of the API.
 import type { ServerResponse } from 'node:http'
+import { setImmediate as turn } from 'node:timers/promises'
 import { Hono, type Context } from 'hono'
 import type { Config } from '../base/config.ts'
 import { codeOf, Refusal, type Code } from '../base/errors.ts'
@@ -190,7 +191,11 @@ async function perform(
     const call = callOf(serving, { context, caller, endpoint, header })
     const { body, status = 200, headers: own, sent } = await endpoint.run(call)
     answered(status)
-    if (sent) whenSent(context, sent)
+    if (sent) {
+      // The server sees now if the client left while the request was processed.
+      await turn()
+      whenSent(context, sent)
+    }
     return Response.json(body, { status, headers: { ...headers, ...own } })
   } catch (thrown) {
     // The client disconnected.

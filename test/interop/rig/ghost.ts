@@ -165,7 +165,12 @@ async function signedIn(url: string): Promise<Ghost['admin']> {
     const isForm = body instanceof FormData
     const response = await fetch(`${url}/ghost/api/admin${path}`, {
       method,
-      headers: { origin: url, cookie, ...(body && !isForm && { 'content-type': 'application/json' }) },
+      headers: {
+        origin: url,
+        cookie,
+        connection: 'close',
+        ...(body && !isForm && { 'content-type': 'application/json' }),
+      },
       ...(body && { body: isForm ? body : JSON.stringify(body) }),
       signal: AbortSignal.timeout(60_000),
     })
