@@ -437,6 +437,8 @@ describe('time and network', () => {
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'campaigns/api-activity.ts setImmediate': 'other work runs between its pieces',
     'campaigns/api-activity.ts node:timers': 'other work runs between its pieces',
+    'compat/kit.ts setImmediate': 'the server sees that a client is gone',
+    'compat/kit.ts node:timers': 'the server sees that a client is gone',
     'mail/api-batches.ts setImmediate': 'other work runs between some items of a batch',
     'mail/api-batches.ts node:timers': 'other work runs between some items of a batch',
     'mail/accept/batch-recipients.ts setImmediate': 'other work runs between some recipients of a batch',

@@ -23,6 +23,7 @@ const PERSON = 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Thunder
 /** Ghost leaves events alone for a minute, and repeats a batch after 10 seconds. */
 const PATIENCE = 240_000
 const EVERY = 5000
+const MARGIN = 62_000
 
 if (process.env['POSTRIDER_GHOST'] !== undefined)
   withPrograms('Ghost', missingGhost(), () => {
@@ -97,9 +98,12 @@ if (process.env['POSTRIDER_GHOST'] !== undefined)
     const emailOf = async (id: string) => (await ghost.admin('GET', `/emails/${id}/`)).emails[0]
     const memberOf = async (address: string) =>
       (await ghost.admin('GET', `/members/?filter=${encodeURIComponent(`email:'${address}'`)}`)).members[0]
-    /** Asks Ghost to fetch events now and then, until a fact about what it learned is true. */
+    /**
+     * Asks Ghost to fetch events now and then, until a fact about what it learned is true. It begins when all events are
+     * old enough for Ghost: a fetch in between leaves out a second of events, which Ghost looks for half an hour later.
+     */
     const learns = async (isSo: () => Promise<boolean>, what: () => string): Promise<void> => {
-      let last = -EVERY
+      let last = performance.now() + MARGIN
       const check = (): Promise<boolean> => {
         if (performance.now() - last > EVERY) {
           last = performance.now()
