@@ -99,8 +99,9 @@ if (process.env['POSTRIDER_GHOST'] !== undefined)
     const memberOf = async (address: string) =>
       (await ghost.admin('GET', `/members/?filter=${encodeURIComponent(`email:'${address}'`)}`)).members[0]
     /**
-     * Asks Ghost to fetch events now and then, until a fact about what it learned is true. It begins when all events are
-     * old enough for Ghost: a fetch in between leaves out a second of events, which Ghost looks for half an hour later.
+     * Asks Ghost to fetch events now and then, until a fact about what it learned is true. It begins when all events
+     * are old enough for Ghost. A fetch before that leaves out a second of events, for which Ghost looks half an hour
+     * later.
      */
     const learns = async (isSo: () => Promise<boolean>, what: () => string): Promise<void> => {
       let last = performance.now() + MARGIN
