@@ -1,6 +1,7 @@
 // What the compatibility APIs share. Each translates a request into one or a few requests to the API inside the
 // process, with the rights of the token's owner. Whether an email may be sent, to whom and how much is decided there. A
 // compatibility API itself only refuses what it cannot put into a request of the API.
+import { setImmediate as turn } from 'node:timers/promises'
 import { Hono, type Context } from 'hono'
 import type { Config } from '../base/config.ts'
 import { codeOf, Refusal, type Code } from '../base/errors.ts'
@@ -188,7 +189,9 @@ async function perform(
     const call = callOf(serving, { context, caller, endpoint, header })
     const { batch, body, status = 200, headers: own } = await endpoint.run(call)
     answered(status)
-    if (batch !== undefined)
+    if (batch !== undefined) {
+      // The server sees now if the client left while the request was processed.
+      await turn()
       whenAnswered(
         context,
         () =>
@@ -196,6 +199,7 @@ async function perform(
             .write((tx) => endRepeats(tx, batch))
             .catch((thrown: unknown) => deps.log.fault('compat', thrown)),
       )
+    }
     return Response.json(body, { status, headers: { ...headers, ...own } })
   } catch (thrown) {
     // The client disconnected.

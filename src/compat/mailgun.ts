@@ -123,7 +123,8 @@ function answerOf({ problems, status: given }: CompatError) {
   const prefix = first?.code === 'not_found' && first.field === 'from' ? 'Domain not found: ' : ''
   return {
     status,
-    body: { message: prefix + errors.map(({ detail }) => detail).join(' '), errors },
+    // Many recipients of a batch often have the same problem.
+    body: { message: prefix + [...new Set(errors.map(({ detail }) => detail))].join(' '), errors },
     ...(status === 401 && { headers: { 'WWW-Authenticate': 'Basic realm="Postrider"' } }),
   }
 }

@@ -201,6 +201,35 @@ test('accepts what the original accepts, and names ignored fields in a header', 
   assert.equal(urlencoded.status, 200)
 })
 
+test('sends a batch without one-click where an unsubscribe link is not https', async () => {
+  const list = { 'h:List-Unsubscribe': '<%recipient.link%>', 'h:List-Unsubscribe-Post': 'List-Unsubscribe=One-Click' }
+  const linksOf = async (subject: string, links: string[]) => {
+    const to = links.map((_, n) => `n${n}@there.test`)
+    const values = Object.fromEntries(links.map((link, n) => [to[n], { link }]))
+    await sent({ ...MESSAGE, ...list, to, subject, 'recipient-variables': JSON.stringify(values) })
+    await until(() => heard(subject).length === links.length, 'the emails')
+    return heard(subject).map((text) => /^List-Unsubscribe-Post:/m.test(text))
+  }
+  const [own, safe] = ['http://blog.example/u', 'HTTPS://blog.example/u']
+  assert.deepEqual(await linksOf('Both https', [safe, safe]), [true, true])
+  assert.deepEqual(await linksOf('Only one https', [safe, own]), [false, false])
+  assert.match(heard('Only one https').join(''), /^List-Unsubscribe: <http:\/\/blog\.example\/u>\r$/m)
+})
+
+test('names a problem that many recipients have once', async () => {
+  const to = Array.from({ length: 50 }, (_, n) => `n${n}@there.test`)
+  const values = JSON.stringify(Object.fromEntries(to.map((address) => [address, { link: 'none' }])))
+  const { body, status } = await post({
+    ...MESSAGE,
+    to,
+    'recipient-variables': values,
+    'h:List-Unsubscribe': '<%recipient.link%>',
+  })
+  assert.equal(status, 400, JSON.stringify(body).slice(0, 500))
+  assert.equal(body.errors.length, 50)
+  assert.ok(body.message.length < 500, body.message.slice(0, 2000))
+})
+
 test('schedules a message by a date or by seconds', async () => {
   const due = postrider.clock.now() + 2 * HOUR
   for (const time of [new Date(due).toUTCString(), String(due / 1000)]) {

@@ -438,6 +438,8 @@ describe('time and network', () => {
     'inbound/scan.ts setTimeout': 'timeouts of a socket',
     'campaigns/api-activity.ts setImmediate': 'other work runs between its pieces',
     'campaigns/api-activity.ts node:timers': 'other work runs between its pieces',
+    'compat/kit.ts setImmediate': 'the server sees that a client is gone',
+    'compat/kit.ts node:timers': 'the server sees that a client is gone',
     'compat/mailgun-events.ts setImmediate': 'other work runs between the pages that a filter reads',
     'compat/mailgun-events.ts node:timers': 'other work runs between the pages that a filter reads',
     'mail/api-batches.ts setImmediate': 'other work runs between some items of a batch',
