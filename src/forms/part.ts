@@ -6,6 +6,7 @@ import { textsFor } from '../recipients/languages.ts'
 import { formVersions, forms } from './api.ts'
 import { formBySlug, isAvailable } from './forms.ts'
 import { formLanguage, formPage, FORMS_PATH, noFormPage } from './hosted.ts'
+import { formPlaces } from './page.ts'
 import { sealFormToken } from './signup-token.ts'
 import { currentTexts } from './versions.ts'
 
@@ -25,5 +26,17 @@ const hostedRoutes = (deps: ApiDeps): Hono =>
 
 export const formsPart = part<ApiDeps>('forms', {
   resources: [forms, formVersions],
+  pages: formPlaces,
+  menu: [
+    {
+      group: 'Newsletters',
+      rank: 2.5,
+      path: '/forms',
+      key: 'f',
+      name: 'Forms',
+      icon: 'forms',
+      scope: 'contacts',
+    },
+  ],
   routes: hostedRoutes,
 })

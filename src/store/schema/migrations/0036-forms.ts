@@ -101,6 +101,7 @@ create index signups_due on signups (expires_at);
 create index signups_of_form on signups (form_key, email);
 create index signups_of_email on signups (email_id) where email_id is not null;
 create index signups_of_consent on signups (consent_key);
+create index consents_by_creation on consents (user_key, created_at);
 create index consents_of_form on consents (form_key, created_at) where form_key is not null;
 ${digest(29, 'signups', 'user_key form_key consent_key email typed')}
 `
