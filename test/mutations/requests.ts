@@ -21,6 +21,7 @@ import {
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
 import { dataUrl, openDataToken } from '../../src/recipients/data-link.ts'
+import { readFormToken, sealFormToken } from '../../src/forms/signup-token.ts'
 import { acceptedLanguages, languageIn } from '../../src/recipients/languages.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
 import { allOf, searched } from '../../src/mail/search.ts'
@@ -138,6 +139,7 @@ async function registered(bytes: Buffer): Promise<boolean> {
 const PROGRAM = 'https://program.test/client.json'
 const SCOPE = { userKey: 1, collection: '/outbound-emails', sort: '-created_at' }
 const TRACKING = { base: PUBLIC_URL, key: 'AAAA' }
+const SHOWN_FORM = { id: 'form', version: 1 }
 const lastOf = (path: string): string =>
   path
     .split('/')
@@ -150,6 +152,7 @@ const TOKENS = (): Buffer[] =>
     lastOf(dataUrl(keyring, PUBLIC_URL, { domain: { key: 1, name: 'x', user_key: 1 }, email: 'a@b.test' }, 0)),
     returnPathToken(keyring, 1),
     unsubscribeLocalPart(keyring, 1),
+    sealFormToken(keyring, SHOWN_FORM, 0),
     lastOf(trackedUrl(TRACKING, 1, 'https://x.test')),
     lastOf(pixelOf(TRACKING, 1)),
   ].map((token) => Buffer.from(token))
@@ -253,6 +256,7 @@ export const REQUESTS: Record<string, Parser> = {
     files: [
       'jsonapi/cursor.ts',
       'campaigns/unsubscribe.ts',
+      'forms/signup-token.ts',
       'message/return-path.ts',
       'message/tracking.ts',
       'recipients/data-link.ts',
@@ -267,6 +271,7 @@ export const REQUESTS: Record<string, Parser> = {
         openDataToken(keyring, token),
         readReturnPathToken(keyring, token),
         readUnsubscribeLocalPart(keyring, token),
+        readFormToken(keyring, SHOWN_FORM, token),
         readOpenToken(key, token),
         readClickToken(key, token),
       ]
