@@ -21,6 +21,8 @@ export const LOG_EVENTS = {
   port_in_use: 'The port is in use, so the sandbox tries the next one',
   systemd_notify_failed: 'systemd could not be notified',
   client_addresses_hidden: 'NAT hides the addresses of the clients',
+  // Forms.
+  signup_received: 'A form was sent, with this outcome',
   // This machine and its data.
   problem_reported: 'A part of the server does not work',
   problem_cleared: 'The part works again',

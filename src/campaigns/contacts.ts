@@ -11,7 +11,7 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
-import { endConsents, recordConsent, type NewConsent } from './consents.ts'
+import { assignConsent, endConsents, recordConsent, type Consent, type NewConsent } from './consents.ts'
 
 export type Contact = RowOf<'contacts'>
 
@@ -109,14 +109,14 @@ const json = (value: Record<string, unknown> | null | undefined): string | null 
   value === null || value === undefined ? null : JSON.stringify(value)
 
 /**
- * Adds one contact with its consent. Returns undefined if its address is already in the audience. `email` must be in
- * the form of `contactAddress`.
+ * Adds one contact with its consent, which can be one whose contact was removed. Returns undefined if its address is
+ * already in the audience. `email` must be in the form of `contactAddress`.
  */
 export function insert(
   tx: Tx,
   keyring: Keyring,
   audience: Audience,
-  given: NewContact & { consent: NewConsent },
+  given: NewContact & { consent: NewConsent | Pick<Consent, 'key' | 'state'> },
   now: number,
 ): Contact | undefined {
   const contact = tx.first(
@@ -135,6 +135,10 @@ export function insert(
     }),
   )
   if (!contact) return undefined
+  if ('key' in given.consent) {
+    assignConsent(tx, given.consent, contact, now)
+    return contact
+  }
   const withdrawn = contact.status === 'unsubscribed' || contact.status === 'complained'
   recordConsent(tx, keyring, contact, { ...given.consent, ended_at: withdrawn ? now : null }, now)
   return contact
@@ -309,9 +313,14 @@ export function resubscribe(
 export function removeContact({ clock, keyring, store }: ContactDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const contact = contactByKey(tx, key)
-    if (contact) endConsents(tx, keyring, contact, clock.now())
-    tx.run(db.deleteFrom('contacts').where('key', '=', key))
+    if (contact) dropContact(tx, keyring, contact, clock.now())
   })
+}
+
+/** Like `removeContact`, inside a transaction. */
+export function dropContact(tx: Tx, keyring: Keyring, contact: Pick<Contact, 'key' | 'email'>, now: number): void {
+  endConsents(tx, keyring, contact, now)
+  tx.run(db.deleteFrom('contacts').where('key', '=', contact.key))
 }
 
 const byKey = statement<{ key: number }>()((arg) => db.selectFrom('contacts').selectAll().where('key', '=', arg.key))
