@@ -52,6 +52,7 @@ export const CODES = {
   plan_required: [422, 'A higher plan is required'],
   volume_exceeded: [422, 'The volume of the plan or the daily limit of the token is used up'],
   quota_exceeded: [422, 'The storage quota of the account is used up'],
+  limit_reached: [422, 'The account has the maximum number of these resources'],
   rate_limited: [429, 'Too many requests'],
   internal: [500, 'Internal error'],
   teardown_failed: [502, 'Removing the sending domain failed'],

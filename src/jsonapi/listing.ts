@@ -128,7 +128,7 @@ function condition(
   values: string[],
 ): Condition | Promise<Condition | Condition[]> {
   const { cheaper, column, type, flag, forms, means, sql } = must(resource.filters?.[name], 'A filter')
-  if (sql) return sql(must(values[0], 'The value of a filter'), reader, caller.userKey)
+  if (sql) return sql(must(values[0], 'The value of a filter'), reader, caller.userKey, keyring)
   if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
   if (type === undefined)

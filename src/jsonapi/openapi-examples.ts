@@ -45,7 +45,8 @@ export function exampleOf(schema: JsonObject, components: JsonObject = {}): unkn
 
 /**
  * An example document that creates a resource with only its required members, or changes one attribute. Where one of
- * several attributes must be there, it is the first that has an example.
+ * several attributes must be there, it is the first that has an example. Where no relationship must be there, it is the
+ * first that can be.
  */
 export function requestExample(
   resource: Resource<never>,
@@ -57,7 +58,9 @@ export function requestExample(
   const required = fields.filter(([, { create }]) => kind === 'create' && create === 'required')
   const first = kind === 'create' ? fields.filter(([, { example }]) => example !== undefined) : fields
   const shown = required.length > 0 ? required : first.slice(0, 1)
-  const related = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => kind === 'create' && create)
+  const given = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => kind === 'create' && create)
+  const needed = given.filter(([, { create }]) => create === true)
+  const related = needed.length > 0 ? needed : given.slice(0, 1)
   return {
     data: {
       type,

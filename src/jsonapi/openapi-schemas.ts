@@ -171,7 +171,7 @@ export class Schemas {
     const each = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => create || !given)
     return {
       type: 'object',
-      required: each.map(([name]) => name),
+      required: each.flatMap(([name, { create }]) => (given && create === 'optional' ? [] : [name])),
       properties: Object.fromEntries(
         each.map(([name, { type, optional }]) => {
           const identifier = this.identifier(type)

@@ -8,7 +8,7 @@ import type { Call } from './resource.ts'
 
 type NamingCall = Pick<Call<{ store: Reader }>, 'caller' | 'parts' | 'related'>
 /** The tables of parent resources, with their names in errors. */
-const CALLED = { domains: 'sending domain', audiences: 'audience' } as const
+const CALLED = { domains: 'sending domain', audiences: 'audience', inboxes: 'inbox' } as const
 type Parents = keyof typeof CALLED
 type FoundParent<T extends Parents> = ListedRow & RowOf<T>
 
@@ -27,9 +27,13 @@ function named<T extends Parents>(
   })
 }
 
-/** Functions that find the resource in a relationship: `before` the attributes are checked, and in the action. */
+/**
+ * Functions that find the resource in a relationship: `before` the attributes are checked, and in the action. `find`
+ * returns undefined if the request does not name one.
+ */
 export const relatedIn = <T extends Parents>(name: string, table: T) => ({
   before: (call: NamingCall): void => void named(call, name, table),
+  find: (call: NamingCall) => named(call, name, table),
   /** Throws 404, and 422 if the request does not name a resource. */
   of(call: NamingCall): FoundParent<T> {
     const row = named(call, name, table)

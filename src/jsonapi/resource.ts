@@ -63,8 +63,8 @@ export interface Relationship {
   type: string
   /** The column with the related row's key, which is null without a relation. */
   column: string
-  /** A create request must have it. If absent, it must not. */
-  create?: true
+  /** A create request must have it (true), or can have it. If absent, it must not. */
+  create?: true | 'optional'
   /** The column may be null. */
   optional?: true
 }
@@ -85,7 +85,7 @@ export interface Filter {
    * The condition in SQL, if no column has the value. Several conditions must all be met. Throws 400 for an invalid
    * value.
    */
-  sql?: (value: string, reader: Reader, userKey: number) => SqlCondition | Promise<SqlCondition[]>
+  sql?: (value: string, reader: Reader, userKey: number, keyring: Keyring) => SqlCondition | Promise<SqlCondition[]>
   /** The value is not split at commas. The number is its maximum length in characters. */
   whole?: number
   /** The description in the OpenAPI document, in place of the default one. */

@@ -7,41 +7,56 @@ import { IMAGES_PATH } from '../message/html-tokens.ts'
 import type { Reader } from '../store/database.ts'
 import { page, type PageSender, type PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
-import { LANGUAGES, textsIn, type Texts } from './languages.ts'
+import { languageIn, LANGUAGES, textsIn, type Texts } from './languages.ts'
 
 interface RecipientPage {
   status: PageStatus
   title: string
+  /** The title in another language than the page. */
+  heading?: Html
   body: Html
   /** The sender whose page it is, or undefined if it is not known. */
   sender?: PageSender | undefined
   /** An origin besides this server to which a form of the page can lead by a redirect. */
   formTo?: string
+  /** The languages of the page, as BCP 47 tags. By default all for which this server has texts. */
+  languages?: readonly string[]
 }
 
 /** Responds with a page in the language of its texts. Forms on it are sent with their origin (Referrer-Policy). */
 export const recipientPage = (
   context: Context,
   texts: Texts,
-  { body, formTo, sender, status, title }: RecipientPage,
+  { body, formTo, heading, languages = LANGUAGES, sender, status, title }: RecipientPage,
 ): Response | Promise<Response> =>
   page(context, status, title, body, {
     lang: texts.lang,
     referrer: 'same-origin',
-    below: languageLinks(texts),
+    ...(languages.length > 1 && { below: languageLinks(texts, languages) }),
+    ...(heading && { heading }),
     ...(sender && { sender }),
     ...(formTo !== undefined && { formTo: `'self' ${formTo}` }),
   })
 
-const languageLinks = ({ lang, t }: Texts): Html =>
+const languageLinks = ({ lang, t }: Texts, languages: readonly string[]): Html =>
   html`<nav aria-label="${t('language_choice')}">
-    ${LANGUAGES.map(
+    ${languages.map(
       (each) =>
-        html`<a href="?lang=${each}" lang="${each}" hreflang="${each}" ${each === lang ? html`aria-current="true"` : ''}
-          >${textsIn(each).t('language_name')}</a
+        html`<a
+          href="?lang=${each}"
+          lang="${each}"
+          hreflang="${each}"
+          ${languageIn(each) === lang ? html`aria-current="true"` : ''}
+          >${nameOf(each)}</a
         > `,
     )}
   </nav>`
+
+/** The name of a language in the language itself. */
+const nameOf = (tag: string): string =>
+  LANGUAGES.find((lang) => lang === tag) === undefined
+    ? (new Intl.DisplayNames([tag], { type: 'language' }).of(tag) ?? tag)
+    : textsIn(languageIn(tag) ?? 'en').t('language_name')
 
 /** The sender of an account: its brand, with `name` if the brand has no sender name. */
 export function senderOf(

@@ -57,6 +57,7 @@ export const OPTIONAL: readonly ListedPart[] = [
   listed(async () => (await import('../warmup/part.ts')).warmupPart, warmupCommand),
   listed(async () => (await import('../reports/part.ts')).reportsPart, domainReportCommands, reportCommand),
   listed(async () => (await import('../watch/part.ts')).watchPart, sourceCommand, watchCommand),
+  listed(async () => (await import('../forms/part.ts')).formsPart),
   listed(async () => (await import('../images/part.ts')).imagesPart),
   listed(async () => (await import('../why/part.ts')).whyPart, whyCommand),
   listed(async () => (await import('../mcp/part.ts')).mcpPart),

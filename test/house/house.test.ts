@@ -140,7 +140,7 @@ const p = new Worker(new URL('../thirteen.ts', import.meta.url))
 
 describe('imports between directories', () => {
   // The optional parts. Each can be deleted from server/parts.ts.
-  const OPTIONAL = ['images', 'reports', 'warmup', 'watch', 'why', 'mcp', 'compat']
+  const OPTIONAL = ['images', 'forms', 'reports', 'warmup', 'watch', 'why', 'mcp', 'compat']
   // The floors, the lowest first. Directories of one line do not import each other.
   const FLOORS = [
     ['base'],

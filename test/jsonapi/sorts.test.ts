@@ -2,6 +2,7 @@
 // takes as long as one of 100. Selected rows are found by their ids.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { Keyring } from '../../src/base/keyring.ts'
 import { selected } from '../../src/jsonapi/fields.ts'
 import { listPage, type Condition, type Order } from '../../src/store/list.ts'
 import { raw } from '../../src/store/query.ts'
@@ -54,7 +55,7 @@ test('every order that the console offers for emails, contacts and suppressions 
 })
 
 test('selected rows are found by their ids, and not by reading the list', async () => {
-  const condition = selected.sql!('a,b,c', store, 1) as Condition
+  const condition = selected.sql!('a,b,c', store, 1, new Keyring(Buffer.alloc(32))) as Condition
   for (const table of ['outbound_emails', 'contacts', 'suppressions'] as const) {
     const steps = await plan(table, by('-created_at'), [condition])
     assert.ok(steps.includes(`SEARCH ${table} USING INDEX sqlite_autoindex_${table}_1 (id=?)`), steps.join('\n'))

@@ -102,7 +102,11 @@ test('"declined" needs a reason, which the recipient receives', async () => {
     [{}, 'state'],
   ] as const) {
     const { body, status } = await patch(id, attributes)
-    assert.deepEqual([status, body.errors[0].source.pointer], [422, `/data/attributes/${pointer}`], JSON.stringify(attributes))
+    assert.deepEqual(
+      [status, body.errors[0].source.pointer],
+      [422, `/data/attributes/${pointer}`],
+      JSON.stringify(attributes),
+    )
   }
   assert.equal((await show(id)).state, 'open')
   const reason = 'We must keep <your> invoices.\nFor ten years.'

@@ -35,12 +35,12 @@ export const formsTables = tablesOf('forms', {
       controller: text(shown),
       privacy_url: text(shown),
       language: text({ digested: true, nobody: 'a language' }),
-      /** { [language]: { title, intro, consent_text, button } } */
-      translations: json(shown),
-      /** { key, label, type, required, choices, max }[] */
-      fields: json(shown),
+      /** { [language]: { title, intro, consent_text, button, labels } } */
+      translations: json({ digested: true, person: 'mark' }),
+      /** { key, label, required }[] */
+      fields: json({ digested: true, person: 'mark' }),
       /** string[]: origins whose pages can contain the form. */
-      origins: json(shown),
+      origins: json({ digested: true, person: 'mark' }),
       requested_url: text(shown),
       confirmed_url: text(shown),
       from_address: text(shown),
@@ -65,13 +65,13 @@ export const formsTables = tablesOf('forms', {
   /** The texts and fields of a form exactly as people saw them. A version never changes. */
   form_versions: {
     digest: 28,
-    owned: 'form_key in (select key from forms where user_key = ?)',
     columns: {
       key: key(),
       id: id(),
+      user_key: integer({ digested: true }),
       form_key: integer({ digested: true }),
       version: integer({ digested: true }),
-      /** The languages with their texts, and the fields. */
+      /** FormTexts of forms/versions.ts. */
       texts: json({ digested: true, person: 'mark' }),
       created_by: text({ undigested: 'a name for display', person: 'mark' }),
       created_at: time(),

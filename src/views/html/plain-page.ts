@@ -23,7 +23,17 @@ main > :last-child { margin-bottom: 0 }
 .soft { color: var(--soft); font-size: .925rem }
 .bad { color: var(--bad) }
 label { display: block; margin: 0 0 .35rem; font-weight: 600 }
-input { width: 100%; margin: 0 0 1rem; padding: .65rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: transparent; color: inherit; font: inherit }
+input, textarea { width: 100%; margin: 0 0 1rem; padding: .65rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: transparent; color: inherit; font: inherit }
+textarea { resize: vertical }
+[aria-invalid] { border-color: var(--bad) }
+.text { white-space: pre-line }
+.errors { margin: 0 0 1.25rem; padding: .85rem 1rem 0; border: 2px solid var(--bad); border-radius: .5rem }
+.errors a { color: var(--bad) }
+.error { margin: 0 0 .35rem }
+.tick { display: flex; gap: .65rem; align-items: center; min-height: 2.75rem; font-weight: 400 }
+.tick input { flex: none; width: 1.5rem; height: 1.5rem; margin: 0 }
+.unseen { position: absolute; left: -9999px; width: 1px; height: 1px; overflow: hidden }
+.after { margin-top: 1.25rem }
 button { display: block; width: 100%; margin: .5rem 0 0; padding: .75rem 1rem; border: 1px solid var(--accent); border-radius: .5rem; background: var(--fill, var(--accent)); color: var(--on-fill, var(--on)); font: inherit; font-weight: 600; cursor: pointer }
 button.plain { background: transparent; color: var(--accent) }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px }

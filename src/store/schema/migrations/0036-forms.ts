@@ -44,9 +44,9 @@ create table forms (
   controller text,
   privacy_url text,
   language text not null,
-  translations text,
-  fields text,
-  origins text,
+  translations text not null,
+  fields text not null,
+  origins text not null,
   requested_url text,
   confirmed_url text,
   from_address text,
@@ -72,6 +72,7 @@ ${digest(27, 'forms', 'user_key domain_key audience_key inbox_key name slug opt_
 create table form_versions (
   key integer primary key autoincrement,
   id text not null unique,
+  user_key integer not null references users on delete cascade,
   form_key integer not null references forms,
   version integer not null,
   texts text not null,
@@ -79,7 +80,7 @@ create table form_versions (
   created_at integer not null,
   unique (form_key, version)
 ) strict;
-${digest(28, 'form_versions', 'form_key version texts')}
+${digest(28, 'form_versions', 'user_key form_key version texts')}
 
 create table signups (
   key integer primary key autoincrement,

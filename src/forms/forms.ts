@@ -1,0 +1,370 @@
+// Forms: by a form people subscribe to an audience, or write to an inbox. The owner's changes and the move of one
+// request are one transaction, which also writes the version that people see from then on.
+import type { Clock } from '../base/clock.ts'
+import { must, refuse, refuseAttribute, Refusal, type Problem } from '../base/errors.ts'
+import { newId, someRandom } from '../base/ids.ts'
+import { textsOf } from '../base/json.ts'
+import { listed, strangers } from '../mail/accept/admit.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
+import { move } from '../store/move.ts'
+import { db, raw, statement } from '../store/query.ts'
+import { formMachine, type FormMove, type FormStatus } from '../store/states/form.ts'
+import { textsOfForm, writeVersion, type AskedField, type Form, type FormWords } from './versions.ts'
+
+export type { Form } from './versions.ts'
+
+export interface FormDeps {
+  store: Store
+  clock: Clock
+}
+
+/** The forms of an account. */
+const MOST = 100
+
+/** Where a form leads: exactly one of an audience and an inbox. */
+export interface FormTarget {
+  user_key: number
+  domain_key: number
+  audience_key: number | null
+  inbox_key: number | null
+}
+
+type Texts =
+  | 'single_reason'
+  | 'title'
+  | 'intro'
+  | 'consent_text'
+  | 'button'
+  | 'confirm_note'
+  | 'controller'
+  | 'privacy_url'
+  | 'requested_url'
+  | 'confirmed_url'
+  | 'from_address'
+  | 'reply_to'
+  | 'welcome_subject'
+  | 'welcome_html'
+
+export type FormContent = { [Name in Texts]?: string | null | undefined } & {
+  name?: string | undefined
+  opt_in?: Form['opt_in'] | undefined
+  consent_checkbox?: boolean | undefined
+  language?: string | undefined
+  translations?: Readonly<Record<string, FormWords>> | undefined
+  fields?: readonly AskedField[] | undefined
+  origins?: readonly string[] | undefined
+}
+
+/** The given members as columns of the table. */
+function columns({ consent_checkbox, fields, origins, translations, ...rest }: FormContent): Partial<Form> {
+  const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as Partial<Form>
+  return {
+    ...plain,
+    ...(consent_checkbox !== undefined && { consent_checkbox: consent_checkbox ? 1 : 0 }),
+    ...(fields && { fields: JSON.stringify(fields) }),
+    ...(origins && { origins: JSON.stringify(origins) }),
+    ...(translations && { translations: JSON.stringify(translations) }),
+  }
+}
+
+const NOTHING = {
+  single_reason: null,
+  title: null,
+  intro: null,
+  consent_text: null,
+  consent_checkbox: 0,
+  button: null,
+  confirm_note: null,
+  controller: null,
+  privacy_url: null,
+  translations: '{}',
+  fields: '[]',
+  origins: '[]',
+  requested_url: null,
+  confirmed_url: null,
+  from_address: null,
+  reply_to: null,
+  welcome_subject: null,
+  welcome_html: null,
+} as const
+
+const NO_COUNTS = {
+  requested_count: 0,
+  confirmed_count: 0,
+  refused_count: 0,
+  expired_count: 0,
+  stopped_count: 0,
+} as const
+
+/** Creates a draft. Throws 422 if the slug is taken, or if the account has too many forms. */
+export function addForm(
+  { clock, store }: FormDeps,
+  target: FormTarget,
+  { slug, ...given }: FormContent & { name: string; slug?: string | undefined },
+  by: string,
+): Promise<Form> {
+  return store.write((tx) => {
+    const now = clock.now()
+    refuseMore(tx, target.user_key)
+    const form = tx.one(
+      db
+        .insertInto('forms')
+        .values({
+          id: newId(now),
+          ...target,
+          ...NOTHING,
+          opt_in: 'double',
+          language: languageOf(tx, target),
+          ...columns(given),
+          name: given.name,
+          slug: freeSlug(tx, given.name, slug),
+          status: 'draft',
+          // Robots fill in every field, and browsers fill in fields whose names they know.
+          honeypot: `website_${someRandom(4).toString('hex')}`,
+          version: 1,
+          ...NO_COUNTS,
+          status_at: now,
+          created_at: now,
+          updated_at: now,
+        })
+        .returningAll(),
+    )
+    check(tx, form)
+    writeVersion(tx, form, by, now)
+    return form
+  })
+}
+
+function refuseMore(reader: Reader, userKey: number): void {
+  const { count } = reader.one(
+    raw<{ count: number }>('select count(*) as count from forms where user_key = ? and deleted_at is null', [userKey]),
+  )
+  if (count < MOST) return
+  throw refuse('limit_reached', `The account has ${count} forms, which is the limit. Delete a form first.`)
+}
+
+/** The language of a form that names none: that of the subscribers. */
+const languageOf = (reader: Reader, { audience_key }: FormTarget): string =>
+  (audience_key === null
+    ? undefined
+    : reader.first(db.selectFrom('audiences').select('language').where('key', '=', audience_key))?.language) ?? 'en'
+
+/**
+ * The given slug, or one made of the name. A slug is never given to another form, even if its form was deleted: pages of
+ * others may still contain the form.
+ */
+function freeSlug(reader: Reader, name: string, given: string | undefined): string {
+  const isTaken = (slug: string): boolean =>
+    reader.first(db.selectFrom('forms').select('key').where('slug', '=', slug)) !== undefined
+  if (given !== undefined) {
+    if (isTaken(given))
+      throw refuseAttribute('already_exists', 'slug', `"slug" ${given} is taken. Choose another one, or leave it out.`)
+    return given
+  }
+  const plain = name
+    .normalize('NFKD')
+    .toLowerCase()
+    .replace(/\p{M}+/gu, '')
+  const words = plain.split(/[^a-z0-9]+/).filter(Boolean)
+  const slug = words.join('-').slice(0, 40).replace(/-$/, '')
+  const other = (): string => `${slug || 'form'}-${someRandom(4).toString('hex')}`
+  return slug !== '' && !isTaken(slug) ? slug : other()
+}
+
+export type FormChange = FormContent & { status?: FormStatus | undefined }
+
+/** Changes and moves a form. Throws 422 for moves that are not in the table, and for a form that cannot be open. */
+export function changeForm(
+  { clock, store }: FormDeps,
+  key: number,
+  { status, ...edits }: FormChange,
+  by: string,
+): Promise<Form> {
+  return store.write((tx) => {
+    const now = clock.now()
+    const before = must(formByKey(tx, key), 'The form')
+    const after = { ...before, ...columns(edits) }
+    check(tx, after)
+    const version = writeVersion(tx, after, by, now)
+    tx.run(
+      db
+        .updateTable('forms')
+        .set({ ...columns(edits), version, updated_at: now })
+        .where('key', '=', key),
+    )
+    if (status !== undefined) moveByOwner(tx, { ...after, version }, status, now)
+    return must(formByKey(tx, key), 'The form')
+  })
+}
+
+/** The move that the owner requests with a status, or undefined if the table has none. */
+export const ownersFormMove = (from: FormStatus, to: FormStatus): FormMove | undefined =>
+  formMachine.rows.find((row) => row.from === from && row.to === to && row.by === 'owner')?.on
+
+function moveByOwner(tx: Tx, form: Form, to: FormStatus, now: number): void {
+  const on = ownersFormMove(form.status, to)
+  if (!on) {
+    const possible = formMachine.rows.filter(({ by, from }) => from === form.status && by === 'owner')
+    throw refuseAttribute(
+      'transition_not_allowed',
+      'status',
+      `A form with the status ${form.status} cannot be set to ${to}. Possible: ${possible.map((row) => row.to).join(', ')}.`,
+    )
+  }
+  if (on === 'open') requireReady(tx, form)
+  moveForm(tx, form, on, now)
+}
+
+/**
+ * Moves a form by its table, and writes the event. `reason`: why it is paused automatically. Returns false if the table
+ * has no such move.
+ */
+export function moveForm(
+  tx: Tx,
+  { domain_key, id, key, name, user_key }: Form,
+  on: FormMove,
+  now: number,
+  reason: string | null = null,
+): boolean {
+  const row = move(tx, formMachine, key, on, { paused_reason: reason, status_at: now, updated_at: now })
+  if (row?.emits)
+    appendEvent(tx, {
+      type: row.emits,
+      user_key,
+      domain_key,
+      data: { form_id: id, form_name: name, reason },
+      at: now,
+    })
+  return row !== undefined
+}
+
+const missing = (name: keyof Form, why: string): Problem => ({
+  code: 'required',
+  detail: `"${name}" is missing. ${why}`,
+  source: { pointer: `/data/attributes/${name}` },
+})
+
+/** What people must see on a form that is open (AU7). */
+function absent(form: Form): Problem[] {
+  const needed = [
+    ['title', 'Set the title that people see.'],
+    ...(form.audience_key === null ? [] : [['consent_text', 'Set the text that people agree to.'] as const]),
+    ['controller', 'Set who is responsible for the data.'],
+    ['privacy_url', 'Set the URL of your privacy notice.'],
+  ] as const
+  const problems = needed.filter(([name]) => form[name] === null).map(([name, why]) => missing(name, why))
+  const untranslated = Object.entries(textsOfForm(form).languages)
+    .filter(([tag, words]) => tag !== form.language && form.audience_key !== null && words.consent_text === null)
+    .map(([tag]) => ({
+      code: 'required' as const,
+      detail: `"consent_text" is missing in the translation "${tag}". Set the text that people agree to.`,
+      source: { pointer: `/data/attributes/translations/${tag}/consent_text` },
+    }))
+  return [...problems, ...untranslated]
+}
+
+/** Throws 422 if a form cannot be opened. */
+function requireReady(reader: Reader, form: Form): void {
+  const problems = absent(form)
+  if (problems.length > 0) throw new Refusal(problems)
+  if (!hasTarget(reader, form))
+    throw refuseAttribute(
+      'invalid',
+      'status',
+      `The ${form.audience_key === null ? 'inbox' : 'audience'} of the form was deleted. Create another form.`,
+    )
+  const { name, status } = reader.one(
+    db.selectFrom('domains').select(['name', 'status']).where('key', '=', form.domain_key),
+  )
+  if (status !== 'active')
+    throw refuseAttribute(
+      'domain_not_active',
+      'status',
+      `The domain ${name} is ${status}, not active. Publish its DNS records and wait until they are verified.`,
+    )
+}
+
+const fault = (name: string, detail: string): Problem => ({
+  code: 'invalid',
+  detail,
+  source: { pointer: `/data/attributes/${name}` },
+})
+
+/** Checks that need the whole form. Throws 422. */
+function check(reader: Reader, form: Form): void {
+  const { name: domain } = reader.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
+  const { fields, languages } = textsOfForm(form)
+  const origins = textsOf(form.origins)
+  const problems: Problem[] = [
+    ...strangers(domain, [...listed('from_address', form.from_address), ...listed('reply_to', form.reply_to)]),
+    ...(form.status === 'draft' ? [] : absent(form)),
+  ]
+  if (form.opt_in === 'single' && form.single_reason === null)
+    problems.push(missing('single_reason', 'Say why people are subscribed without a confirmation.'))
+  for (const name of ['requested_url', 'confirmed_url'] as const)
+    if (form[name] !== null && !origins.includes(new URL(form[name]).origin))
+      problems.push(
+        fault(name, `"${name}" must be on one of the "origins". Add ${new URL(form[name]).origin} to them.`),
+      )
+  if ((form.welcome_subject === null) !== (form.welcome_html === null))
+    problems.push(
+      missing(
+        form.welcome_html === null ? 'welcome_html' : 'welcome_subject',
+        'A welcome email has a subject and a body.',
+      ),
+    )
+  if (Object.hasOwn(JSON.parse(form.translations) as object, form.language))
+    problems.push(
+      fault('translations', `"translations" must not contain "${form.language}", the language of the form.`),
+    )
+  const keys = new Set(fields.map(({ key }) => key))
+  for (const [tag, { labels }] of Object.entries(languages))
+    for (const key of Object.keys(labels))
+      if (!keys.has(key))
+        problems.push(
+          fault(`translations/${tag}/labels/${key}`, `"${key}" is not a key of "fields". Remove its label.`),
+        )
+  if (problems.length > 0) throw new Refusal(problems)
+}
+
+/** Deletes a form. Its versions stay, because consents name them, and its slug is not given to another form. */
+export function removeForm({ clock, store }: FormDeps, key: number): Promise<void> {
+  const now = clock.now()
+  return store.write((tx) => {
+    const form = formByKey(tx, key)
+    if (form) moveForm(tx, form, 'close', now)
+    tx.run(db.updateTable('forms').set({ deleted_at: now, updated_at: now }).where('key', '=', key))
+  })
+}
+
+const bySlug = statement<{ slug: string }>()((arg) =>
+  db.selectFrom('forms').selectAll().where('slug', '=', arg.slug).where('deleted_at', 'is', null),
+)
+
+/** A form that is not deleted, by the last part of its URL. */
+export const formBySlug = (reader: Reader, slug: string): Form | undefined => reader.first(bySlug({ slug }))
+
+const byKey = statement<{ key: number }>()((arg) => db.selectFrom('forms').selectAll().where('key', '=', arg.key))
+
+/** A form by its key, even if it is deleted. */
+export const formByKey = (reader: Reader, key: number): Form | undefined => reader.first(byKey({ key }))
+
+/**
+ * Whether people can use a form. That of a paused form looks as if it were open, so that its visitors learn nothing.
+ */
+export const isAvailable = (reader: Reader, form: Form): boolean =>
+  (form.status === 'open' || form.status === 'paused') && hasTarget(reader, form)
+
+/** Whether the audience or the inbox of a form still exists. */
+function hasTarget(reader: Reader, { audience_key, inbox_key }: Form): boolean {
+  const found =
+    audience_key === null
+      ? reader.first(
+          db.selectFrom('inboxes').select('key').where('key', '=', inbox_key).where('deleted_at', 'is', null),
+        )
+      : reader.first(
+          db.selectFrom('audiences').select('key').where('key', '=', audience_key).where('deleted_at', 'is', null),
+        )
+  return found !== undefined
+}

@@ -1,0 +1,256 @@
+// The form as people see it: the hosted page, and the HTML for other websites. The page works without scripts, loads
+// nothing from elsewhere and sets no cookie. Both have a field that people do not see and robots fill in (AU40).
+import type { Context } from 'hono'
+import { html, raw } from 'hono/html'
+import type { Config } from '../base/config.ts'
+import { acceptedLanguages, languageIn, textsIn, type Texts } from '../recipients/languages.ts'
+import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
+import type { Reader } from '../store/database.ts'
+import { db } from '../store/query.ts'
+import type { Html } from '../views/html/widgets.ts'
+import { labelIn, languageAmong, textsOfForm, wordsIn, type AskedField, type Form, type FormTexts } from './versions.ts'
+
+export const FORMS_PATH = '/f'
+/** Characters of a field, and of the message of a contact form. */
+export const MAX_FIELD = 200
+export const MAX_MESSAGE = 4000
+
+export interface FormPageDeps {
+  config: Pick<Config, 'http'>
+  store: Reader
+}
+
+/** An error at a control: "email", "name", "field.KEY", "message" or "consent". */
+export interface FormError {
+  field: string
+  detail: string
+}
+
+export interface ShownForm {
+  texts: FormTexts
+  /** The language of the page (`formLanguage`). */
+  language: string
+  /** Proves when the form was shown (signup-token.ts). */
+  token: string
+  status?: 200 | 422
+  /** What was typed, by the names of the controls. */
+  values?: Readonly<Record<string, string>>
+  errors?: readonly FormError[]
+}
+
+export const formUrl = ({ http }: Pick<Config, 'http'>, { slug }: Pick<Form, 'slug'>): string =>
+  `${http.public_url}${FORMS_PATH}/${slug}`
+
+/** The name of the control of a field. */
+export const controlOf = ({ key }: Pick<AskedField, 'key'>): string => (key === 'name' ? key : `field.${key}`)
+
+/** The label of a field as the page shows it. */
+export const shownLabel = (texts: FormTexts, field: AskedField, language: string): string =>
+  labelIn(texts, field, language) ?? wordsOf(language).t('name_label')
+
+/** The texts of this server in the language of a form, or in English. */
+export const wordsOf = (language: string): Texts => textsIn(languageIn(language) ?? 'en')
+
+/**
+ * The language of a form's page: that of the URL ("?lang="), of the form that was sent, or of the browser, if the form
+ * has it, and otherwise the default language of the form (AU3).
+ */
+export function formLanguage(context: Context, texts: FormTexts, sent?: string): string {
+  const accepted = acceptedLanguages(context.req.header('accept-language') ?? '')
+  for (const tag of [context.req.query('lang'), sent, ...accepted]) {
+    const found = tag === undefined ? undefined : languageAmong(texts, tag)
+    if (found !== undefined) return found
+  }
+  return texts.language
+}
+
+/** Responds with a form: as it is at first, or with the errors and the values that were typed (AU12). */
+export function formPage(context: Context, deps: FormPageDeps, form: Form, shown: ShownForm) {
+  const { errors = [], language, status = 200, texts } = shown
+  const words = wordsOf(language)
+  const { title } = wordsIn(texts, language)
+  const { name } = deps.store.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
+  const redirect = form.requested_url === null ? undefined : new URL(form.requested_url).origin
+  return recipientPage(context, words, {
+    status,
+    title,
+    ...(language !== words.lang && { heading: html`<span lang="${language}">${title}</span>` }),
+    languages: Object.keys(texts.languages),
+    sender: senderOf(deps, form.user_key, texts.controller ?? name),
+    ...(redirect !== undefined && { formTo: redirect }),
+    body: html`${errors.length > 0 ? summaryOf(words, errors) : ''}
+      <form
+        method="post"
+        action="${FORMS_PATH}/${form.slug}"
+        ${isContact(form) ? html`enctype="multipart/form-data"` : ''}
+      >
+        <input type="hidden" name="t" value="${shown.token}" />
+        ${formFields(form, shown)}
+      </form>
+      ${privacyLink(words, texts)}`,
+  })
+}
+
+const isContact = ({ audience_key }: Pick<Form, 'audience_key'>): boolean => audience_key === null
+
+function summaryOf({ t }: Texts, errors: readonly FormError[]): Html {
+  const link = ({ detail, field }: FormError) => html`<li><a href="#${idOf(field)}">${detail}</a></li>`
+  return html`<div class="errors" role="alert" tabindex="-1" autofocus>
+    <p>${t('error_summary')}</p>
+    <ul>
+      ${errors.map(link)}
+    </ul>
+  </div>`
+}
+
+const idOf = (control: string): string => `f-${control}`
+
+type SeenForm = Pick<Form, 'audience_key' | 'honeypot' | 'version'>
+
+/** The controls of a form, its button and what is said under it. */
+export function formFields(form: SeenForm, shown: Omit<ShownForm, 'token' | 'status'>): Html {
+  const { language, texts } = shown
+  const { t, ...words } = wordsOf(language)
+  const { button, consent_text, intro } = wordsIn(texts, language)
+  const own = language === words.lang ? '' : html`lang="${language}"`
+  const contact = isContact(form)
+  const consent = consent_text === null ? '' : html`<p id="consent-text" class="text soft" ${own}>${consent_text}</p>`
+  const ticked = texts.consent_checkbox && !contact
+  return html`<input type="hidden" name="version" value="${form.version}" />
+    <input type="hidden" name="lang" value="${language}" />
+    ${intro === null ? '' : html`<p class="text" ${own}>${intro}</p>`}
+    ${control(shown, { name: 'email', label: t('email_label'), type: 'email', autocomplete: 'email', required: true })}
+    ${texts.fields.map((field) => control(shown, { ...controlFor(texts, field, language), own }))}
+    ${contact ? control(shown, { name: 'message', label: t('message_label'), required: true, rows: 6 }) : ''}
+    <div class="unseen" aria-hidden="true">
+      <label
+        >${t('honeypot_label')} <input type="text" name="${form.honeypot}" tabindex="-1" autocomplete="off" value=""
+      /></label>
+    </div>
+    ${ticked ? html`${consent}${consentBox(shown)}` : ''}
+    <button type="submit" ${button === null ? '' : own}>
+      ${button ?? t(contact ? 'send_button' : 'subscribe_button')}
+    </button>
+    ${texts.controller === null ? '' : html`<p class="after soft">${t('controller_note', { controller: texts.controller })}</p>`}
+    ${ticked ? '' : consent} ${contact ? '' : html`<p class="soft">${t('unsubscribe_note')}</p>`}`
+}
+
+interface Control {
+  name: string
+  label: string
+  required: boolean
+  type?: string
+  autocomplete?: string
+  /** The lines of a text area. */
+  rows?: number
+  /** The attribute of the language, if the label has another one than the page. */
+  own?: Html | ''
+}
+
+const controlFor = (texts: FormTexts, field: AskedField, language: string): Control => ({
+  name: controlOf(field),
+  label: shownLabel(texts, field, language),
+  required: field.required,
+  ...(field.key === 'name' && { autocomplete: 'name' }),
+})
+
+function control(
+  { errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>,
+  { autocomplete = 'off', label, name, own = '', required, rows, type = 'text' }: Control,
+): Html {
+  const [id, value, { t }] = [idOf(name), values[name] ?? '', wordsOf(language)]
+  const error = errors.find(({ field }) => field === name)
+  const more = html`id="${id}" name="${name}" autocomplete="${autocomplete}" ${required ? html`required` : ''}
+  ${error ? html`aria-invalid="true" aria-describedby="${id}-error"` : ''}`
+  return html`<label for="${id}"
+      ><span ${own}>${label}</span>${required ? html` <span class="soft">(${t('required')})</span>` : ''}</label
+    >
+    ${error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : ''}
+    ${rows === undefined ? html`<input type="${type}" ${more} maxlength="${name === 'email' ? 254 : MAX_FIELD}" value="${value}" />` : html`<textarea ${more} rows="${rows}" maxlength="${MAX_MESSAGE}">${raw('\n')}${value}</textarea>`}`
+}
+
+/** Never ticked beforehand, and not after an error either, unless it was ticked then (AU6). */
+function consentBox({ errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>): Html {
+  const { t } = wordsOf(language)
+  const [id, error] = [idOf('consent'), errors.find(({ field }) => field === 'consent')]
+  return html`${error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : ''}
+    <label class="tick" for="${id}"
+      ><input
+        type="checkbox"
+        id="${id}"
+        name="consent"
+        value="yes"
+        required
+        ${values['consent'] === 'yes' ? html`checked` : ''}
+        ${error ? html`aria-invalid="true"` : ''}
+        aria-describedby="consent-text${error ? ` ${id}-error` : ''}"
+      />
+      ${t('consent_label')}</label
+    >`
+}
+
+const privacyLink = ({ t }: Texts, { privacy_url }: FormTexts): Html | '' =>
+  privacy_url === null ? '' : html`<p class="soft"><a href="${privacy_url}">${t('privacy_notice')}</a></p>`
+
+/** Responds that a form does not exist, or that it is closed. */
+export function noFormPage(context: Context, form: Form | undefined, { t, ...words }: Texts) {
+  const [status, title, text] =
+    form === undefined
+      ? ([404, 'form_missing_title', 'form_missing_text'] as const)
+      : ([410, 'closed_title', isContact(form) ? 'closed_contact_text' : 'closed_text'] as const)
+  return recipientPage(context, { t, ...words }, { status, title: t(title), body: html`<p>${t(text)}</p>` })
+}
+
+/** The whole form for another website, in its default language: it posts to this server, and needs no script (AU8). */
+export function embedHtml(form: Form, config: Pick<Config, 'http'>): string {
+  const texts = textsOfForm(form)
+  const { language } = texts
+  const { lang, t } = wordsOf(language)
+  const { button, consent_text, intro, title } = wordsIn(texts, language)
+  const contact = isContact(form)
+  const must = ` (${t('required')})`
+  const labelled = (label: string, required: boolean, field: string): string =>
+    `<p><label>${escaped(label)}${required ? escaped(must) : ''}<br>${field}</label></p>`
+  const paragraph = (text: string | null): string[] =>
+    text === null ? [] : [`<p>${escaped(text).replaceAll('\n', '<br>')}</p>`]
+  const input = (name: string, attributes: string, required: boolean): string =>
+    `<input name="${escaped(name)}" ${attributes}${required ? ' required' : ''}>`
+  const asked = texts.fields.map((field) => {
+    const attributes = `type="text" maxlength="${MAX_FIELD}"${field.key === 'name' ? ' autocomplete="name"' : ''}`
+    return labelled(
+      shownLabel(texts, field, language),
+      field.required,
+      input(controlOf(field), attributes, field.required),
+    )
+  })
+  const ticked = texts.consent_checkbox && !contact
+  const tick = `<p><label><input type="checkbox" name="consent" value="yes" required> ${escaped(t('consent_label'))}</label></p>`
+  const privacy = texts.privacy_url
+  return [
+    `<form method="post" action="${escaped(formUrl(config, form))}" accept-charset="utf-8" lang="${language}"${contact ? ' enctype="multipart/form-data"' : ''}>`,
+    `<h2>${escaped(title)}</h2>`,
+    ...paragraph(intro),
+    labelled(t('email_label'), true, input('email', 'type="email" autocomplete="email" maxlength="254"', true)),
+    ...asked,
+    ...(contact
+      ? [
+          labelled(
+            t('message_label'),
+            true,
+            `<textarea name="message" rows="6" maxlength="${MAX_MESSAGE}" required></textarea>`,
+          ),
+        ]
+      : []),
+    `<div style="position:absolute;left:-9999px" aria-hidden="true"><label>${escaped(t('honeypot_label'))} <input type="text" name="${form.honeypot}" tabindex="-1" autocomplete="off"></label></div>`,
+    `<input type="hidden" name="version" value="${form.version}"><input type="hidden" name="lang" value="${language}">`,
+    ...(ticked ? [...paragraph(consent_text), tick] : []),
+    `<p><button type="submit"${button === null && lang !== language ? ` lang="${lang}"` : ''}>${escaped(button ?? t(contact ? 'send_button' : 'subscribe_button'))}</button></p>`,
+    ...paragraph(texts.controller === null ? null : t('controller_note', { controller: texts.controller })),
+    ...(ticked ? [] : paragraph(consent_text)),
+    ...(contact ? [] : paragraph(t('unsubscribe_note'))),
+    ...(privacy === null ? [] : [`<p><a href="${escaped(privacy)}">${escaped(t('privacy_notice'))}</a></p>`]),
+    '</form>',
+  ].join('\n')
+}
+
+const escaped = (text: string): string => html`${text}`.toString()
