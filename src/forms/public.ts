@@ -24,8 +24,6 @@ const RETRY_BUSY = 60 * SECOND
 /** How long the token of a hosted form can be used. */
 const TOKEN_TIME = DAY
 
-type PublicDeps = AppDeps
-
 /** The dependencies of emails to recipients, in a request. */
 export const emailDeps = ({ bells, config, keyring }: AppDeps): SignupEmailDeps => ({
   config,
@@ -45,7 +43,7 @@ interface Request {
   json: boolean
 }
 
-export function signupRoutes(deps: PublicDeps): Hono {
+export function signupRoutes(deps: AppDeps): Hono {
   const app = new Hono()
   const { clients, slots } = limitsOf(deps.store)
   app.options(`${FORMS_PATH}/:slug`, (context) => preflight(deps, context))
@@ -59,8 +57,8 @@ export function signupRoutes(deps: PublicDeps): Hono {
     const json = listed && /\bapplication\/json\b/i.test(context.req.header('accept') ?? '')
     if (listed && json) allowOrigin(context, origin.value)
     if (!origin) return foreign(deps, context, form, language)
-    const request = { context, form, texts, language, origin, json }
-    const wait = clients.take(rateKey(context, deps.config.http), deps.config.signup, deps.clock.now())
+    const request: Request = { context, form, texts, language, origin, json }
+    const wait = clients.take(rateKey(request.context, deps.config.http), deps.config.signup, deps.clock.now())
     if (wait > 0) return tooMany(deps, request, wait)
     return (await slots.run(() => post(deps, request))) ?? busy(request)
   })
@@ -68,10 +66,10 @@ export function signupRoutes(deps: PublicDeps): Hono {
 }
 
 /** A paused contact form is closed: its messages cannot wait. */
-const isUsable = ({ store }: PublicDeps, form: Form): boolean =>
+const isUsable = ({ store }: AppDeps, form: Form): boolean =>
   isAvailable(store, form) && (form.audience_key !== null || form.status === 'open')
 
-async function post(deps: PublicDeps, started: Request): Promise<Response> {
+async function post(deps: AppDeps, started: Request): Promise<Response> {
   const posted = await readPost(started.context, deps)
   if (typeof posted === 'number') return refused(started, posted)
   const request = { ...started, language: languageOf(started, posted) }
@@ -100,7 +98,7 @@ async function post(deps: PublicDeps, started: Request): Promise<Response> {
 const languageOf = ({ context, texts }: Request, posted: Posted): string =>
   formLanguage(context, texts, posted.get('lang'))
 
-async function enlist(deps: PublicDeps, request: Request, input: FormInput, version: number): Promise<Response> {
+async function enlist(deps: AppDeps, request: Request, input: FormInput, version: number): Promise<Response> {
   const { context, form, language, origin, texts } = request
   const client = clientAddress(context, deps.config.http)
   const page = pageOf(context.req.header('referer'))
@@ -127,7 +125,7 @@ function pageOf(referer: string | undefined): string | null {
   return url && /^https?:$/.test(url.protocol) ? url.origin + url.pathname : null
 }
 
-async function message(deps: PublicDeps, request: Request, input: FormInput): Promise<Response> {
+async function message(deps: AppDeps, request: Request, input: FormInput): Promise<Response> {
   const { context, form, language } = request
   const now = deps.clock.now()
   const delivered = await deliverMessage(deps, { form, input, language }, now)
@@ -135,7 +133,7 @@ async function message(deps: PublicDeps, request: Request, input: FormInput): Pr
 }
 
 /** Where a form was sent from, or undefined if another website sent it that its owner has not listed (AU9). */
-function originOf({ config }: PublicDeps, form: Form, header: string | undefined): Request['origin'] | undefined {
+function originOf({ config }: AppDeps, form: Form, header: string | undefined): Request['origin'] | undefined {
   if (header === undefined || header === 'null') return { kind: 'none', value: null }
   if (header === new URL(config.http.public_url).origin) return { kind: 'own', value: header }
   return listOf(form.origins).includes(header) ? { kind: 'listed', value: header } : undefined
@@ -143,7 +141,7 @@ function originOf({ config }: PublicDeps, form: Form, header: string | undefined
 
 /** Whether a person must press a second button first (AU13). */
 function mustCheck(
-  deps: PublicDeps,
+  deps: AppDeps,
   { form, origin }: Request,
   { known, posted }: { posted: Posted; known: boolean },
   now: number,
@@ -183,7 +181,7 @@ function done({ context, form, json, language }: Request, { email }: FormInput):
   })
 }
 
-function withErrors(deps: PublicDeps, request: Request, posted: Posted, errors: FormError[]): Response | Promise<Response> {
+function withErrors(deps: AppDeps, request: Request, posted: Posted, errors: FormError[]): Response | Promise<Response> {
   const { context, form, json, language, texts } = request
   if (json) return jsonErrors(context, 422, errors)
   const token = sealFormToken(deps.keyring, form, deps.clock.now())
@@ -192,7 +190,7 @@ function withErrors(deps: PublicDeps, request: Request, posted: Posted, errors: 
 }
 
 /** The page with one more button. What was typed is in it, and nothing is stored (AU13). */
-function checkPage(deps: PublicDeps, request: Request, posted: Posted, { email }: FormInput): Response | Promise<Response> {
+function checkPage(deps: AppDeps, request: Request, posted: Posted, { email }: FormInput): Response | Promise<Response> {
   const { context, form, json, language, texts } = request
   FORM_EVENTS.stopped.add({ reason: 'check' })
   const values = new Map([...posted, ['version', String(form.version)], ['lang', language]])
@@ -222,7 +220,7 @@ function checkPage(deps: PublicDeps, request: Request, posted: Posted, { email }
 }
 
 /** Another website has sent the form: its visitor can use the hosted form. */
-function foreign(deps: PublicDeps, context: Context, form: Form, language: string): Response | Promise<Response> {
+function foreign(deps: AppDeps, context: Context, form: Form, language: string): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'origin' })
   const texts = wordsOf(language)
   const { t } = texts
@@ -234,7 +232,7 @@ function foreign(deps: PublicDeps, context: Context, form: Form, language: strin
   })
 }
 
-function tooMany(deps: PublicDeps, request: Request, wait: number): Response | Promise<Response> {
+function tooMany(deps: AppDeps, request: Request, wait: number): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'client' })
   const seconds = Math.ceil(wait / SECOND)
   request.context.header('Retry-After', String(seconds))
@@ -274,7 +272,7 @@ function allowOrigin(context: Context, origin: string | null): void {
   context.header('Vary', 'Origin')
 }
 
-function preflight(deps: PublicDeps, context: Context): Response {
+function preflight(deps: AppDeps, context: Context): Response {
   const form = formBySlug(deps.store, context.req.param('slug') ?? '')
   const origin = form && originOf(deps, form, context.req.header('origin'))
   if (origin?.kind === 'listed') {
