@@ -41,13 +41,14 @@ export const signupsInHour = (reader: Reader, form: Form, now: number): number =
 
 /** Pauses an open form if its results in the last hour show abuse. Returns whether it did. */
 export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: Form, now: number): boolean {
+  const from = since(form, now)
   const { bounced, refused, sent } = tx.one(
     raw<{ sent: number; bounced: number; refused: number }>(
-      `select count(*) filter (where created_at > ?1 and message_id is not null) as sent,
-         count(*) filter (where ended_at > ?1 and state = 'bounced') as bounced,
-         count(*) filter (where ended_at > ?1 and state = 'refused') as refused
-       from consents where form_key = ?2 and max(created_at, coalesce(ended_at, 0)) > ?1`,
-      [since(form, now), form.key],
+      `select count(*) filter (where created_at > ? and message_id is not null) as sent,
+         count(*) filter (where ended_at > ? and state = 'bounced') as bounced,
+         count(*) filter (where ended_at > ? and state = 'refused') as refused
+       from consents where form_key = ? and max(created_at, coalesce(ended_at, 0)) > ?`,
+      [from, from, from, form.key, from],
     ),
   )
   if (sent < FEWEST) return false
