@@ -146,11 +146,11 @@ export function assignConsent(tx: Tx, { key }: Pick<Consent, 'key'>, contact: { 
   tx.run(db.updateTable('consents').set({ contact_key: contact.key, updated_at: now }).where('key', '=', key))
 }
 
-/** Ends the consents of a contact that its owner removes. They keep the hash of the address. */
+/** Ends the consents of a contact whose address its owner removes or replaces. They keep the hash of the address. */
 export function endConsents(tx: Tx, keyring: Keyring, contact: { key: number; email: string }, now: number): void {
   tx.run(
     raw(
-      `update consents set recipient_hash = ?, ended_at = coalesce(ended_at, ?), updated_at = ? where contact_key = ?`,
+      `update consents set contact_key = null, recipient_hash = ?, ended_at = coalesce(ended_at, ?), updated_at = ? where contact_key = ?`,
       [recipientHash(keyring, contact.email), now, now, contact.key],
     ),
   )

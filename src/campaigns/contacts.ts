@@ -6,8 +6,9 @@ import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
-import { suppress, takeAll } from '../suppressions/suppressions.ts'
+import { marketingSuppressed, suppress, takeAll } from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
+import { appendEvent } from '../store/events.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
@@ -134,12 +135,8 @@ export function insert(
     }),
   )
   if (!contact) return undefined
-  if ('key' in given.consent) {
-    assignConsent(tx, given.consent, contact, now)
-    return contact
-  }
-  const withdrawn = contact.status === 'unsubscribed' || contact.status === 'complained'
-  recordConsent(tx, keyring, contact, { ...given.consent, ended_at: withdrawn ? now : null }, now)
+  if ('key' in given.consent) assignConsent(tx, given.consent, contact, now)
+  else recordOwnConsent(tx, keyring, contact, given.consent, now)
   return contact
 }
 
@@ -186,7 +183,7 @@ export function changeContact(
     const audience = before && tx.first(db.selectFrom('audiences').selectAll().where('key', '=', before.audience_key))
     if (!audience) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     const moved = email !== undefined && email !== before.email
-    if (moved) moveConsents(tx, keyring, before, { email, consent: change.consent }, now)
+    if (moved) endOldConsents(tx, keyring, before, now)
     try {
       tx.run(
         db
@@ -206,27 +203,27 @@ export function changeContact(
       throw refuseAttribute('already_exists', 'email', `${email} is already in this audience. Use another address.`)
     }
     const contact = must(contactByKey(tx, key), 'The contact')
+    if (moved) recordOwnConsent(tx, keyring, contact, change.consent, now)
     if (change.status !== undefined) setStatus(tx, keyring, { audience, contact, change }, now)
     return must(contactByKey(tx, key), 'The contact')
   })
 }
 
 /** A new address has no proof of its own: the consents of the old one end, and the owner asserts a new one. */
-function moveConsents(
-  tx: Tx,
-  keyring: Keyring,
-  contact: Contact,
-  { consent, email }: { email: string; consent: NewConsent },
-  now: number,
-): void {
+function endOldConsents(tx: Tx, keyring: Keyring, contact: Contact, now: number): void {
   if (contact.status === 'pending')
     throw refuseAttribute(
       'confirmation_required',
       'email',
-      `${contact.email} has not confirmed its subscription. Delete the contact and sign up ${email} instead.`,
+      `${contact.email} has not confirmed its subscription. Delete the contact and sign up the new address instead.`,
     )
   endConsents(tx, keyring, contact, now)
-  recordConsent(tx, keyring, { ...contact, email }, consent, now)
+}
+
+/** Records the consent of a contact as it is: one that unsubscribed has withdrawn it. */
+function recordOwnConsent(tx: Tx, keyring: Keyring, contact: Contact, consent: NewConsent, now: number): void {
+  const withdrawn = contact.status === 'unsubscribed' || contact.status === 'complained'
+  recordConsent(tx, keyring, contact, { ...consent, ended_at: withdrawn ? now : null }, now)
 }
 
 interface StatusChange {
@@ -289,12 +286,17 @@ const setOwnStatus = (
   )
 
 /** Unsubscribes a contact from its audience alone. This adds no suppression. */
-export function leaveAudience(tx: Tx, contact: Pick<Contact, 'key' | 'status'>, now: number): void {
-  const subscribed = contact.status === 'subscribed'
-  setOwnStatus(tx, contact.key, { left_audience: 1, ...(subscribed ? { status: 'unsubscribed' } : {}) }, now)
+export function leaveAudience(tx: Tx, contact: Contact, now: number): void {
+  const { audience_key, email, id, key, status, user_key } = contact
+  const subscribed = status === 'subscribed'
+  setOwnStatus(tx, key, { left_audience: 1, ...(subscribed ? { status: 'unsubscribed' } : {}) }, now)
+  if (!subscribed) return
+  const audience = tx.one(db.selectFrom('audiences').select(['id', 'domain_key']).where('key', '=', audience_key))
+  const data = { contact_id: id, audience_id: audience.id, form_id: null, email }
+  appendEvent(tx, { type: 'contact.unsubscribed', user_key, domain_key: audience.domain_key, data, at: now })
 }
 
-/** Subscribes an unsubscribed contact: removes its unsubscribe suppression, and what unsubscribed it from the audience. */
+/** Subscribes an unsubscribed contact again: neither a suppression nor the audience keeps it unsubscribed. */
 export function resubscribe(
   tx: Tx,
   { domain_key }: Pick<Audience, 'domain_key'>,
@@ -307,6 +309,34 @@ export function resubscribe(
   const { status } = must(contactByKey(tx, contact.key), 'The contact')
   if (status === 'unsubscribed') setOwnStatus(tx, contact.key, { status: 'subscribed' }, now)
 }
+
+/** Undoes `leaveAudience`. The contact stays unsubscribed if a suppression of the domain says so. */
+export function rejoinAudience(
+  tx: Tx,
+  { domain_key }: Pick<Audience, 'domain_key'>,
+  { email, key, left_audience, status }: Contact,
+  now: number,
+): void {
+  if (left_audience === 0) return
+  const returns = status === 'unsubscribed' && !marketingSuppressed(tx, domain_key, email)
+  setOwnStatus(tx, key, { left_audience: 0, ...(returns ? { status: 'subscribed' } : {}) }, now)
+}
+
+/** Sets the language of the contacts with an address on the sending domains. */
+export const setLanguage = (
+  tx: Tx,
+  domains: readonly number[],
+  email: string,
+  language: string,
+  now: number,
+): unknown =>
+  tx.run(
+    db
+      .updateTable('contacts')
+      .set({ language, updated_at: now })
+      .where('email', '=', email)
+      .where('audience_key', 'in', db.selectFrom('audiences').select('key').where('domain_key', 'in', domains)),
+  )
 
 /** Removes the contact from its audience without adding a suppression. */
 export function removeContact({ clock, keyring, store }: ContactDeps, key: number): Promise<void> {

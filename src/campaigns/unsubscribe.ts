@@ -13,7 +13,6 @@ import {
 } from '../suppressions/suppressions.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
-import { brandOf } from './brand.ts'
 
 /** Unsubscribes the recipient of a delivery. False when the recipient was unsubscribed already. */
 export function unsubscribe(
@@ -69,14 +68,6 @@ export function rejoin({ clock, keyring, store }: LeaveDeps, leaving: Leaving): 
 export function hasLeft({ keyring, store }: LeaveDeps, leaving: Leaving): boolean {
   const domain = livingDomain(store, leaving.domain)
   return marketingSuppressed(store, domain, keptForm(store, keyring, domain, leaving.email))
-}
-
-/** The sender as the unsubscribe page shows it: the name, the title of the audience (may be null), and the brand. */
-export function senderOf(reader: Reader, { domain, audience }: Leaving) {
-  const sender = reader.first(db.selectFrom('domains').select(['name', 'user_key']).where('key', '=', domain))
-  const list = reader.first(db.selectFrom('audiences').select('title').where('key', '=', audience))
-  const brand = brandOf(reader, sender?.user_key ?? 0)
-  return { name: brand.sender_name ?? sender?.name ?? '', title: list?.title ?? null, brand }
 }
 
 // The token of an unsubscribe link. It holds all data for unsubscribing, so that a link still works when contact,

@@ -25,7 +25,6 @@ import { createOauth } from '../users/oauth/endpoints.ts'
 import { openApiOf } from './openapi.ts'
 import { refuseWhenFull } from '../jsonapi/storage-left.ts'
 import { createPublic } from './public.ts'
-import { createUnsubscribe } from './unsubscribe.ts'
 import { tokenRequests, tokens } from '../users/api-tokens.ts'
 import { WrongTokens } from '../users/wrong-tokens.ts'
 
@@ -99,7 +98,6 @@ export function createApp(deps: AppDeps): App {
   app.route(API_PATH, createRouter(options, routes))
   app.route('/', createMetrics(deps))
   app.route('/', createPublic(deps))
-  app.route('/', createUnsubscribe(deps))
   app.route('/', createOauth(deps))
   app.route('/', createAuthorize(deps))
   const inside = apiInside(deps)

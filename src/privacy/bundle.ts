@@ -1,7 +1,8 @@
 // Writes all data about a recipient as a zip:
 // records.json with every record, and each received mail as it arrived (D57).
 import { must } from '../base/errors.ts'
-import { comparable } from '../base/recipient-hash.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { comparable, recipientHash } from '../base/recipient-hash.ts'
 import { createWriteStream, lstatSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -24,6 +25,7 @@ import type { Spool } from '../store/spool.ts'
 
 export interface BundleDeps {
   store: Reader
+  keyring: Keyring
   spool: Spool
   config: { data_dir: string }
 }
@@ -71,8 +73,15 @@ const receivedFrom = (reader: Reader, userKey: number, address: string): string 
   KEYS(keysNaming(reader, 'inbound_emails', ['sender', 'from', 'to', 'cc', 'reply_to'], userKey, address))
 
 /** Every record of an account that is about an address. */
-export function recordsAbout(reader: Reader, userKey: number, address: string): Record<string, BundleRow[]> {
+export function recordsAbout(
+  reader: Reader,
+  keyring: Keyring,
+  userKey: number,
+  address: string,
+): Record<string, BundleRow[]> {
   const all = (sql: string): BundleRow[] => reader.all(about<BundleRow>(sql, userKey, address)).map(readable)
+  // Hexadecimal digits.
+  const hash = `'${recipientHash(keyring, address)}'`
   const mails = KEYS(keysNaming(reader, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))
   const written = reader.all(
     raw<{ key: number; address: string }>(`select key, address from deliveries where email_key in ${mails}`),
@@ -81,6 +90,20 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
   return {
     contacts: all(
       'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
+    ),
+    // Of contacts that are gone, too. `form_texts` is what the form showed, in every language.
+    consents: all(
+      `select c.*, a.name as audience, v.texts as form_texts from consents c join audiences a on a.key = c.audience_key
+         left join form_versions v on v.form_key = c.form_key and v.version = c.form_version
+       where c.user_key = asked.user and (c.recipient_hash = ${hash}
+         or c.contact_key in (select key from contacts where user_key = asked.user and email = asked.address))`,
+    ),
+    signups: all(
+      `select s.*, f.name as form from signups s join forms f on f.key = s.form_key
+       where s.user_key = asked.user and s.email = asked.address`,
+    ),
+    recipient_requests: all(
+      `select * from recipient_requests where user_key = asked.user and recipient_hash = ${hash}`,
     ),
     suppressions: all(
       'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
@@ -119,7 +142,7 @@ export function recordsAbout(reader: Reader, userKey: number, address: string): 
 
 /** Writes the bundle. Returns its file name in the exports directory. */
 export async function writeBundle(
-  { config, spool, store }: BundleDeps,
+  { config, keyring, spool, store }: BundleDeps,
   userKey: number,
   id: string,
   address: string,
@@ -132,7 +155,9 @@ export async function writeBundle(
   failed.promise.catch(() => {})
   zip.on('error', failed.reject)
   zip.addBuffer(
-    Buffer.from(`${JSON.stringify({ recipient: address, ...recordsAbout(store, userKey, address) }, null, 2)}\n`),
+    Buffer.from(
+      `${JSON.stringify({ recipient: address, ...recordsAbout(store, keyring, userKey, address) }, null, 2)}\n`,
+    ),
     'records.json',
     STORED,
   )

@@ -150,16 +150,20 @@ const change = (tx: Tx, key: number, now: number, set: Partial<Omit<RecipientReq
       .returningAll(),
   )
 
-/** Finds requests that should have been answered. */
-export const overdueFindings: AccountFinder = ({ now, store, userKey }) => {
-  const overdue = store.one(
+/** The number of requests that should have been answered, of an account or of all. */
+export const overdueIn = (reader: Reader, now: number, userKey?: number): number =>
+  reader.one(
     db
       .selectFrom('recipient_requests')
       .select((eb) => eb.fn.countAll<number>().as('count'))
-      .where('user_key', '=', userKey)
       .where('state', '=', 'open')
-      .where('due_at', '<=', now),
+      .where('due_at', '<=', now)
+      .$if(userKey !== undefined, (query) => query.where('user_key', '=', userKey ?? 0)),
   ).count
+
+/** Finds requests that should have been answered. */
+export const overdueFindings: AccountFinder = ({ now, store, userKey }) => {
+  const overdue = overdueIn(store, now, userKey)
   if (overdue === 0) return []
   const found = fail(
     'recipient request',

@@ -5,7 +5,15 @@ import type { Config } from '../base/config.ts'
 import { brandOf } from '../campaigns/brand.ts'
 import { IMAGES_PATH } from '../message/html-tokens.ts'
 import type { Reader } from '../store/database.ts'
-import { page, type PageSender, type PageStatus } from '../views/html/plain-page.ts'
+import { withBytes } from '../jsonapi/body.ts'
+import {
+  page,
+  strangers,
+  withinMost,
+  type PageSender,
+  type PageStatus,
+  type PlainPageDeps,
+} from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { languageIn, LANGUAGES, textsIn, type Texts } from './languages.ts'
 
@@ -57,6 +65,40 @@ const nameOf = (tag: string): string =>
   LANGUAGES.find((lang) => lang === tag) === undefined
     ? (new Intl.DisplayNames([tag], { type: 'language' }).of(tag) ?? tag)
     : textsIn(languageIn(tag) ?? 'en').t('language_name')
+
+const MAX_FORM = 4096
+
+/**
+ * The form in the body of a request, urlencoded or multipart, or undefined if the body has more than `max` bytes or is
+ * no form.
+ */
+export async function readForm(context: Context, deps: PlainPageDeps, max = MAX_FORM): Promise<FormData | undefined> {
+  const { raw } = context.req
+  const body = await withinMost(withBytes(raw, strangers(context, deps, max), (read) => read))
+  if (body === undefined) return undefined
+  const type = raw.headers.get('content-type') ?? ''
+  try {
+    return await new Response(body, { headers: { 'Content-Type': type } }).formData()
+  } catch {
+    return undefined
+  }
+}
+
+/** The value of a field that is text, or undefined. */
+export function valueIn(form: FormData | undefined, name: string): string | undefined {
+  const value = form?.get(name)
+  return typeof value === 'string' ? value : undefined
+}
+
+/** A form with one button. `fields` are hidden. */
+export const buttonForm = (label: string, fields: Readonly<Record<string, string>>, look: '' | 'plain' = ''): Html =>
+  html`<form method="post">
+    ${Object.entries(fields).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}<button
+      ${look === '' ? '' : html`class="${look}"`}
+    >
+      ${label}
+    </button>
+  </form>`
 
 /** The sender of an account: its brand, with `name` if the brand has no sender name. */
 export function senderOf(

@@ -7,6 +7,8 @@ import { SCOPES, type Scope } from '../../src/jsonapi/scopes.ts'
 import { newId } from '../../src/base/ids.ts'
 import { addClient } from '../../src/users/oauth/clients.ts'
 import { grantCode, listGrants } from '../../src/users/oauth/grants.ts'
+import { answerDepsOf } from '../../src/privacy/api-recipient-requests.ts'
+import { askFor } from '../../src/privacy/recipient-requests.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { newPicture } from '../images/pictures.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
@@ -165,6 +167,16 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const body = document('contacts', { rows: [{ email: `in${++recipients}@there.test` }, { email: 'nonsense' }] })
     const path = `/audiences/${await MAKERS['audience']!(token)}/list-imports`
     return (await ask('POST', path, { token, body })).body.data.id
+  },
+  // A recipient makes it on the page of an unsubscribe link.
+  recipientRequest: async (token) => {
+    const { deps } = wire.postrider.appliance
+    const host = hostOf(token)
+    const { key, user_key } = deps.store.one(
+      raw<{ key: number; user_key: number }>('select key, user_key from domains where name = ?', [host]),
+    )
+    const asked = { user_key, domain_key: key, kind: 'export', language: 'en' } as const
+    return (await askFor(answerDepsOf(deps), { ...asked, email: `asks${++recipients}@there.test` })).id
   },
   // An address is known to the account that sent email to it.
   recipient: async (token) => {
@@ -432,6 +444,9 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /domains/{}/check': 'domains:write',
   'GET /domains/{}/advised-records': 'domains:read',
   'GET /privacy-requests': 'compliance:write',
+  'GET /recipient-requests': 'compliance:write',
+  'GET /recipient-requests/{}': 'compliance:write',
+  'PATCH /recipient-requests/{}': 'compliance:write',
   'GET /personal-access-tokens': 'tokens:write',
   'GET /personal-access-tokens/{}': 'tokens:write',
   'GET /personal-access-tokens/{}/requests': 'tokens:write',

@@ -17,6 +17,7 @@ import { until } from '../kit/until.ts'
 const exchanger = testExchanger()
 const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
 const domain = ofFile(() => postrider.activeDomain('here.test'))
+const METRICS = '0123456789abcdef'
 const kit = campaignKit(() => postrider)
 
 type Kind = 'export' | 'erasure'
@@ -89,7 +90,7 @@ test('"declined" needs a reason, which the recipient receives', async () => {
   await subscriber('no@there.test')
   const { id } = await ask('erasure', 'no@there.test')
   for (const [attributes, pointer] of [
-    [{ state: 'declined' }, 'reason'],
+    [{ state: 'declined' }, undefined],
     [{ state: 'declined', reason: null }, 'reason'],
     [{ state: 'declined', reason: 'too short' }, 'reason'],
     [{ state: 'declined', reason: '          ' }, 'reason'],
@@ -98,13 +99,13 @@ test('"declined" needs a reason, which the recipient receives', async () => {
     [{ state: 'done', reason: 'This is a reason.' }, 'reason'],
     [{ state: 'open' }, 'state'],
     [{ state: 'gone' }, 'state'],
-    [{ reason: 'This is a reason.' }, 'state'],
-    [{}, 'state'],
+    [{ reason: 'This is a reason.' }, undefined],
+    [{}, undefined],
   ] as const) {
     const { body, status } = await patch(id, attributes)
     assert.deepEqual(
       [status, body.errors[0].source.pointer],
-      [422, `/data/attributes/${pointer}`],
+      [422, pointer === undefined ? '/data/attributes' : `/data/attributes/${pointer}`],
       JSON.stringify(attributes),
     )
   }
@@ -142,7 +143,7 @@ test('an erasure by the account closes the requests of the recipient', async () 
 
 test('other accounts and tokens without the scope do not see a request', async () => {
   const { id } = await ask('export', 'private@there.test')
-  const token = { Authorization: `Bearer ${postrider.otherToken}` }
+  const token = { authorization: `Bearer ${postrider.otherToken}` }
   assert.equal((await postrider.api('GET', `/recipient-requests/${id}`, undefined, token)).status, 404)
   assert.equal((await patch(id, { state: 'done' }, token)).status, 404)
   assert.deepEqual((await postrider.api('GET', '/recipient-requests', undefined, token)).body.data, [])
@@ -160,7 +161,7 @@ test('the page Privacy lists open requests, and answers them', async () => {
 })
 
 test('an overdue request is a problem of the account on the overview', async () => {
-  await using own = await startTestAppliance()
+  await using own = await startTestAppliance({ config: { metrics: { token: METRICS } } })
   const here = await own.activeDomain('late.test')
   const ann = await signedIn(own)
   await ask('export', 'late@there.test', own, here)
@@ -168,6 +169,8 @@ test('an overdue request is a problem of the account on the overview', async () 
   own.clock.leap(30 * DAY)
   const again = await signedIn(own)
   assert.match((await again.open('/')).text, /1 request of recipients should have been answered/)
+  const metrics = await own.raw('/metrics', { headers: { authorization: `Bearer ${METRICS}` } })
+  assert.match(metrics.body, /^postrider_recipient_requests_overdue 1$/m)
 })
 
 test('with "automatic", the server answers at once and does not notify the owner', async () => {

@@ -18,12 +18,13 @@ const STYLE = `
 body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1.25rem; background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif }
 main { width: 100%; max-width: 28rem; padding: 2rem; background: var(--paper); border: 1px solid var(--line); border-radius: .75rem }
 h1 { margin: 0 0 .75rem; font-size: 1.35rem; line-height: 1.3; overflow-wrap: anywhere }
+h2 { margin: 1.75rem 0 .5rem; font-size: 1.05rem; line-height: 1.3; overflow-wrap: anywhere }
 p { margin: 0 0 1rem; overflow-wrap: anywhere }
-main > :last-child { margin-bottom: 0 }
+main > :last-child, section > :last-child { margin-bottom: 0 }
 .soft { color: var(--soft); font-size: .925rem }
 .bad { color: var(--bad) }
 label { display: block; margin: 0 0 .35rem; font-weight: 600 }
-input, textarea { width: 100%; margin: 0 0 1rem; padding: .65rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: transparent; color: inherit; font: inherit }
+input, select, textarea { width: 100%; margin: 0 0 1rem; padding: .65rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: var(--paper); color: inherit; font: inherit }
 textarea { resize: vertical }
 [aria-invalid] { border-color: var(--bad) }
 .text { white-space: pre-line }

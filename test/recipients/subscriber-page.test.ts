@@ -1,10 +1,12 @@
-// Unsubscribe pages (D45, RFC 8058): a GET only shows the page, a POST acts at once, a forged link has no effect, and
-// the page is accessible.
+// The page behind unsubscribe links (D45, RFC 8058): a GET only shows the page, a POST acts at once, a forged link has
+// no effect, and the reader of a forwarded email sees nothing that the page does not need.
 import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { test } from 'node:test'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe.ts'
+import { LANGUAGES, textsIn } from '../../src/recipients/languages.ts'
 import { raw } from '../../src/store/query.ts'
+import { suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
@@ -46,6 +48,8 @@ const form = (body: string, type = 'application/x-www-form-urlencoded') => ({
   body,
 })
 
+const SUBSCRIBED = /name="action" value="unsubscribe"/
+const UNSUBSCRIBED = /You no longer receive newsletters from here\.test\./
 const ONE_CLICK = 'List-Unsubscribe=One-Click'
 const multipart = (name: string, value: string) =>
   form(
@@ -62,7 +66,7 @@ test('a GET never changes the subscription', async () => {
       assert.equal(answer.body === undefined, method === 'HEAD')
     }
   for (const query of ['?action=unsubscribe', '?List-Unsubscribe=One-Click', '?_method=POST'])
-    assert.match((await postrider.raw(path + query)).body, /Unsubscribe\?/)
+    assert.match((await postrider.raw(path + query)).body, SUBSCRIBED)
   for (const method of ['OPTIONS', 'PUT', 'DELETE', 'PATCH'])
     assert.ok([404, 405].includes((await postrider.raw(path, { method })).status), method)
   assert.deepEqual(await entries('look@there.test'), [])
@@ -83,7 +87,7 @@ test('one-click and the button of the page unsubscribe at once without a redirec
     const { campaign, path } = await linked(address)
     const { body, headers, status } = await postrider.raw(path, init)
     assert.deepEqual([status, headers.get('location')], [200, null], name)
-    assert.match(body, /You are unsubscribed/, name)
+    assert.match(body, UNSUBSCRIBED, name)
     const [entry, ...more] = await entries(address)
     assert.deepEqual(more, [])
     const { expires_at, reason, scope, source } = entry.attributes
@@ -115,12 +119,12 @@ test('any other POST only shows the page (D60)', async () => {
   for (const [name, init] of bodies) {
     const { body, headers, status } = await postrider.raw(path, init)
     assert.deepEqual([status, headers.get('location')], [200, null], name)
-    assert.match(body, /Unsubscribe\?/, name)
+    assert.match(body, SUBSCRIBED, name)
     assert.deepEqual(await entries('other@there.test'), [], name)
   }
   assert.equal(happened(campaign), 0)
   await postrider.raw(path, form(ONE_CLICK))
-  for (const [name, init] of bodies) assert.match((await postrider.raw(path, init)).body, /You are unsubscribed/, name)
+  for (const [name, init] of bodies) assert.match((await postrider.raw(path, init)).body, UNSUBSCRIBED, name)
   assert.equal((await entries('other@there.test')).length, 1)
 })
 
@@ -144,13 +148,13 @@ test('works after contact, campaign and audience were deleted', async () => {
   const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
   for (const gone of [`/contacts/${contact.id}`, `/campaigns/${campaign}`, `/audiences/${audience}`])
     assert.equal((await postrider.api('DELETE', gone)).status, 204)
-  assert.match((await postrider.raw(path)).body, /Unsubscribe\?/)
-  assert.match((await postrider.raw(path, form(ONE_CLICK))).body, /You are unsubscribed/)
+  assert.match((await postrider.raw(path)).body, SUBSCRIBED)
+  assert.match((await postrider.raw(path, form(ONE_CLICK))).body, UNSUBSCRIBED)
   assert.equal((await entries('gone@there.test'))[0].attributes.scope, 'marketing')
   assert.equal(happened(campaign), 1)
   const mails = (await postrider.api('GET', '/outbound-emails?filter[to]=gone@there.test')).body.data
   assert.equal((await postrider.api('DELETE', `/outbound-emails/${mails[0].id}`)).status, 204)
-  assert.match((await postrider.raw(path)).body, /You are unsubscribed/)
+  assert.match((await postrider.raw(path)).body, UNSUBSCRIBED)
 })
 
 test('the page resubscribes via its own form', async () => {
@@ -159,7 +163,7 @@ test('the page resubscribes via its own form', async () => {
   const [, value] = /name="action" value="(\w+)"/.exec(left.body)!
   for (const init of [form(`action=${value}`), multipart('action', value!)]) {
     await postrider.raw(path, form(ONE_CLICK))
-    assert.match((await postrider.raw(path, init)).body, /Unsubscribe\?/)
+    assert.match((await postrider.raw(path, init)).body, SUBSCRIBED)
     assert.deepEqual(await entries('back@there.test'), [])
     const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
     assert.equal(contact.attributes.status, 'subscribed')
@@ -185,7 +189,7 @@ test('a forged, truncated or oversized token shows an error page and has no effe
       const at = text.startsWith('%') || text.includes('%00') ? text : encodeURIComponent(text)
       const answer = await postrider.raw(`/u/${at}`, { method })
       assert.equal(answer.status, 404, `${method} ${text.slice(0, 200)}`)
-      if (text !== '') assert.match(answer.body, /Invalid link|[Nn]ot found\./)
+      if (text !== '') assert.match(answer.body, /This link does not work|[Nn]ot found\./)
     }
   assert.deepEqual(await entries('forged@there.test'), [])
 })
@@ -212,9 +216,9 @@ test('a link in the first format, readable and signed, still works', async () =>
   const body = Buffer.from(JSON.stringify([0, domain.key, 0, 'first@there.test']))
   const old = `/u/${Buffer.concat([keyring.mac('unsubscribe', body, 12), body]).toString('base64url')}`
   assert.notEqual(old, path)
-  assert.match((await postrider.raw(old)).body, /first@there\.test is subscribed/)
-  assert.match((await postrider.raw(old, form(ONE_CLICK))).body, /You are unsubscribed/)
-  assert.match((await postrider.raw(path)).body, /You are unsubscribed/)
+  assert.match((await postrider.raw(old)).body, /These settings are for first@there\.test/)
+  assert.match((await postrider.raw(old, form(ONE_CLICK))).body, UNSUBSCRIBED)
+  assert.match((await postrider.raw(path)).body, UNSUBSCRIBED)
 })
 
 test('headers forbid caching, framing, referrers and loading resources', async () => {
@@ -226,7 +230,7 @@ test('headers forbid caching, framing, referrers and loading resources', async (
   ] as const) {
     const { body, headers } = await postrider.raw(at, init)
     assert.equal(headers.get('cache-control'), 'no-store')
-    assert.equal(headers.get('referrer-policy'), 'no-referrer')
+    assert.equal(headers.get('referrer-policy'), 'same-origin')
     assert.equal(headers.get('x-content-type-options'), 'nosniff')
     assert.equal(headers.get('x-frame-options'), 'DENY')
     assert.match(headers.get('x-robots-tag')!, /noindex/)
@@ -250,6 +254,7 @@ test('headers forbid caching, framing, referrers and loading resources', async (
 
 test('escapes hostile names and addresses', async () => {
   const title = `</strong></main><script>alert(1)</script>"'><img src=x onerror=a>&amp;`
+  await kit.fill(await kit.audience(domain), [`a&b'c@there.test`])
   const { path } = await linked(`a&b'c@there.test`, title)
   const { body } = await postrider.raw(path)
   assert.ok(body.includes('a&amp;b&#39;c@there.test'), body)
@@ -274,5 +279,129 @@ test('unsubscribing applies to one domain until the contact’s status is set', 
   assert.equal(contact.attributes.status, 'unsubscribed')
   const change = document('contacts', { status: 'subscribed' }, { id: contact.id })
   assert.equal((await postrider.api('PATCH', `/contacts/${contact.id}`, change)).status, 200)
-  assert.match((await postrider.raw(path)).body, /Unsubscribe\?/)
+  assert.match((await postrider.raw(path)).body, SUBSCRIBED)
+})
+
+const contactOf = async (audience: string) =>
+  (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data[0].attributes
+const buttonsOf = (body: string): string[] =>
+  [...body.matchAll(/<button\b[^>]*>([^<]*)<\/button>/g)].map(([, label]) => label!.trim())
+
+test('with one audience there is one button to unsubscribe, with several also one for the audience', async () => {
+  const one = await linked('one@there.test', 'Weekly')
+  assert.deepEqual(buttonsOf((await postrider.raw(one.path)).body), [
+    'Unsubscribe from everything from here.test',
+    'Save',
+    'Send me the link',
+  ])
+  await kit.fill(await kit.audience(domain, 'Second'), ['one@there.test'])
+  assert.deepEqual(buttonsOf((await postrider.raw(one.path)).body).slice(0, 2), [
+    'Unsubscribe from Weekly',
+    'Unsubscribe from everything from here.test',
+  ])
+})
+
+test('the scope "audience" unsubscribes from the audience alone, without a suppression, and its undo returns', async () => {
+  const { audience, path } = await linked('part@there.test', 'Weekly')
+  const other = await kit.audience(domain, 'Second')
+  await kit.fill(other, ['part@there.test'])
+  const left = await postrider.raw(path, form('action=unsubscribe&scope=audience'))
+  assert.match(left.body, /<p role="status">You no longer receive Weekly\.<\/p>/)
+  assert.deepEqual([left.status, await entries('part@there.test')], [200, []])
+  assert.partialDeepStrictEqual(await contactOf(audience), { status: 'unsubscribed', unsubscribed_from: 'audience' })
+  assert.equal((await contactOf(other)).status, 'subscribed')
+  assert.equal(await kit.send(await kit.draft(audience)), 'sent')
+  assert.equal(exchanger.heard.filter(({ to }) => to[0] === 'part@there.test').length, 1)
+  const back = await postrider.raw(path, form('action=subscribe&scope=audience'))
+  assert.match(back.body, /<p role="status">You are subscribed again\.<\/p>/)
+  assert.partialDeepStrictEqual(await contactOf(audience), { status: 'subscribed', unsubscribed_from: null })
+})
+
+test('who unsubscribes from an audience and then from everything can undo each', async () => {
+  const { audience, path } = await linked('both@there.test', 'Weekly')
+  const other = await kit.audience(domain, 'Second')
+  await kit.fill(other, ['both@there.test'])
+  await postrider.raw(path, form('action=unsubscribe&scope=audience'))
+  await postrider.raw(path, form('action=unsubscribe'))
+  assert.equal((await contactOf(other)).status, 'unsubscribed')
+  const all = await postrider.raw(path, form('action=subscribe'))
+  assert.equal((await contactOf(other)).status, 'subscribed')
+  assert.partialDeepStrictEqual(await contactOf(audience), { status: 'unsubscribed', unsubscribed_from: 'audience' })
+  assert.match(all.body, /name="scope" value="audience"/)
+  await postrider.raw(path, form('action=subscribe&scope=audience'))
+  assert.equal((await contactOf(audience)).status, 'subscribed')
+})
+
+test('the undo of an audience does not undo unsubscribing from the domain', async () => {
+  const { audience, path } = await linked('still@there.test', 'Weekly')
+  await postrider.raw(path, form('action=unsubscribe&scope=audience'))
+  await postrider.raw(path, form('action=unsubscribe'))
+  await postrider.raw(path, form('action=subscribe&scope=audience'))
+  assert.partialDeepStrictEqual(await contactOf(audience), { status: 'unsubscribed', unsubscribed_from: 'domain' })
+  assert.equal((await entries('still@there.test')).length, 1)
+})
+
+test('one-click with the scope of an audience still means everything from the domain', async () => {
+  const { path } = await linked('click@there.test')
+  await postrider.raw(path, form(`${ONE_CLICK}&scope=audience`))
+  assert.equal((await entries('click@there.test')).length, 1)
+})
+
+test('a bounced contact stays bounced when it unsubscribes from an audience and undoes it', async () => {
+  const { audience, path } = await linked('bounced@there.test')
+  const entry = { user_key: domain.user_key, domain_key: domain.key, address: 'bounced@there.test' }
+  const { store } = postrider.appliance.deps
+  const bounce = { ...entry, source: 'smtp', reason: 'hard_bounce', scope: 'all' } as const
+  await store.write((tx) => suppress(tx, bounce, postrider.clock.now()))
+  await postrider.raw(path, form('action=unsubscribe&scope=audience'))
+  await postrider.raw(path, form('action=subscribe&scope=audience'))
+  assert.equal((await contactOf(audience)).status, 'bounced')
+})
+
+test('a language that the subscriber chooses is stored, and used at once', async () => {
+  const { audience, path } = await linked('lang@there.test')
+  const chosen = await postrider.raw(`${path}?lang=fr`, form('action=language&language=de'))
+  assert.match(chosen.body, /<html lang="de">/)
+  assert.match(chosen.body, /<p role="status">Gespeichert\.<\/p>/)
+  assert.equal((await contactOf(audience)).language, 'de')
+  assert.match((await postrider.raw(path)).body, /<html lang="de">/)
+  assert.match((await postrider.raw(`${path}?lang=fr`)).body, /<html lang="fr">/)
+  for (const value of ['xx', '', '<b>', 'x'.repeat(3000)])
+    assert.doesNotMatch((await postrider.raw(path, form(`action=language&language=${value}`))).body, /role="status"/)
+  assert.equal((await contactOf(audience)).language, 'de')
+})
+
+for (const lang of LANGUAGES)
+  test(`the page in ${lang} is in one language, with links to all languages`, async () => {
+    const { path } = await linked(`${lang}.page@there.test`)
+    const { t } = textsIn(lang)
+    const { body } = await postrider.raw(path, { headers: { 'accept-language': `${lang}-XX,xx;q=0.1` } })
+    assert.match(body, new RegExp(`<html lang="${lang}">`))
+    for (const text of [t('page_title'), t('unsubscribe_all', { domain: 'here.test' }), t('data_button')])
+      assert.ok(body.includes(text), text)
+    const links = [...body.matchAll(/href="\?lang=(\w+)" lang="(\w+)" hreflang="(\w+)"/g)]
+    assert.deepEqual(
+      links.map(([, ...each]) => each),
+      LANGUAGES.map((each) => [each, each, each]),
+    )
+    assert.equal((await postrider.raw(`/u/none?lang=${lang}`)).body.includes(t('not_found_title')), true)
+  })
+
+test('the page shows the reader of a forwarded email no name, field, consent or number', async () => {
+  const audience = await kit.audience(domain)
+  const evidence = 'Signed at the fair'
+  const secret = { name: 'Mia Secret', custom_fields: { city: 'Hidden Town' }, preferences: { pet: 'Hidden Cat' } }
+  await kit.fill(audience, [{ email: 'seen@there.test', ...secret, evidence }])
+  const campaign = await kit.draft(audience)
+  await kit.send(campaign)
+  const { keyring, store } = postrider.appliance.deps
+  const { key } = store.one(raw<{ key: number }>('select key from audiences where id = ?', [audience]))
+  const leaving = { delivery: 0, domain: domain.key, audience: key, email: 'seen@there.test' }
+  const path = unsubscribeUrl(keyring, '', leaving)
+  for (const init of [{}, form('action=link'), form('action=unsubscribe'), form('action=export')]) {
+    const { body } = await postrider.raw(path, init)
+    assert.match(body, /seen@there\.test/)
+    assert.doesNotMatch(body, /Secret|Hidden|Signed at|Opened|\/me\//)
+  }
+  assert.deepEqual((await postrider.api('GET', '/recipient-requests')).body.data, [])
 })
