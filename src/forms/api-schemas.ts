@@ -1,4 +1,4 @@
-// Schemas of the texts of a form. All of them are plain text, which pages and emails escape (AU2).
+// Schemas of the texts of a form. All of them are plain text, which pages and emails escape.
 import { z } from 'zod'
 import { hasControls, hidesInName } from '../base/clean-text.ts'
 import { isObject } from '../base/json.ts'
@@ -122,7 +122,7 @@ const isOrigin = (text: string): boolean => {
   return url?.origin === text && (url.protocol === 'https:' || LOCAL.test(text))
 }
 
-/** The websites whose pages can contain the form (AU9). */
+/** The websites whose pages can contain the form. */
 export const origins = () =>
   z
     .array(

@@ -11,7 +11,7 @@ import { nameOfCaller } from '../users/users.ts'
 import * as schemas from './api-schemas.ts'
 import { addForm, changeForm, removeForm, type FormTarget } from './forms.ts'
 import { embedHtml, formUrl } from './hosted.ts'
-import type { Form, FormTexts } from './versions.ts'
+import type { FormRow, FormTexts } from './versions.ts'
 
 const both = { create: 'optional', update: true } as const
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
@@ -20,10 +20,9 @@ const byName = (call: Pick<Call<{ store: Parameters<typeof nameOfCaller>[0] }>, 
 
 const audience = relatedIn('audience', 'audiences')
 const inbox = relatedIn('inbox', 'inboxes')
-type Naming = Parameters<typeof audience.find>[0]
 
 /** The audience or the inbox that a request names. Throws 422 unless it names exactly one. */
-function targetOf(call: Naming): FormTarget {
+function targetOf(call: Parameters<typeof audience.find>[0]): FormTarget {
   const [subscribed, received] = [audience.find(call), inbox.find(call)]
   const row = subscribed ?? received
   if (!row || (subscribed && received))
@@ -178,7 +177,7 @@ export const forms = define('forms', {
   extend(rows, { parts, single }) {
     const { config } = parts as { config: Parameters<typeof formUrl>[0] }
     for (const row of rows) {
-      const form = row as unknown as Form
+      const form = row as unknown as FormRow
       const { confirmed_count, expired_count, refused_count, requested_count, stopped_count } = form
       Object.assign(row, {
         public_url: formUrl(config, form),

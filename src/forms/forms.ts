@@ -10,9 +10,9 @@ import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db, raw, statement } from '../store/query.ts'
 import { formMachine, type FormMove, type FormStatus } from '../store/states/form.ts'
-import { textsOfForm, writeVersion, type AskedField, type Form, type FormWords } from './versions.ts'
+import { textsOfForm, writeVersion, type AskedField, type FormRow, type FormWords } from './versions.ts'
 
-export type { Form } from './versions.ts'
+export type { FormRow } from './versions.ts'
 
 export interface FormDeps {
   store: Store
@@ -30,7 +30,7 @@ export interface FormTarget {
   inbox_key: number | null
 }
 
-type Texts =
+type TextColumn =
   | 'single_reason'
   | 'title'
   | 'intro'
@@ -46,9 +46,9 @@ type Texts =
   | 'welcome_subject'
   | 'welcome_html'
 
-export type FormContent = { [Name in Texts]?: string | null | undefined } & {
+export type FormContent = { [Name in TextColumn]?: string | null | undefined } & {
   name?: string | undefined
-  opt_in?: Form['opt_in'] | undefined
+  opt_in?: FormRow['opt_in'] | undefined
   consent_checkbox?: boolean | undefined
   language?: string | undefined
   translations?: Readonly<Record<string, FormWords>> | undefined
@@ -57,8 +57,8 @@ export type FormContent = { [Name in Texts]?: string | null | undefined } & {
 }
 
 /** The given members as columns of the table. */
-function columns({ consent_checkbox, fields, origins, translations, ...rest }: FormContent): Partial<Form> {
-  const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as Partial<Form>
+function columns({ consent_checkbox, fields, origins, translations, ...rest }: FormContent): Partial<FormRow> {
+  const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as Partial<FormRow>
   return {
     ...plain,
     ...(consent_checkbox !== undefined && { consent_checkbox: consent_checkbox ? 1 : 0 }),
@@ -103,7 +103,7 @@ export function addForm(
   target: FormTarget,
   { slug, ...given }: FormContent & { name: string; slug?: string | undefined },
   by: string,
-): Promise<Form> {
+): Promise<FormRow> {
   return store.write((tx) => {
     const now = clock.now()
     refuseMore(tx, target.user_key)
@@ -151,8 +151,8 @@ const languageOf = (reader: Reader, { audience_key }: FormTarget): string =>
     : reader.first(db.selectFrom('audiences').select('language').where('key', '=', audience_key))?.language) ?? 'en'
 
 /**
- * The given slug, or one made of the name. A slug is never given to another form, even if its form was deleted: pages of
- * others may still contain the form.
+ * The given slug, or one made of the name. A slug is never given to another form, even if its form was deleted: other
+ * websites may still contain the form.
  */
 function freeSlug(reader: Reader, name: string, given: string | undefined): string {
   const isTaken = (slug: string): boolean =>
@@ -180,7 +180,7 @@ export function changeForm(
   key: number,
   { status, ...edits }: FormChange,
   by: string,
-): Promise<Form> {
+): Promise<FormRow> {
   return store.write((tx) => {
     const now = clock.now()
     const before = must(formByKey(tx, key), 'The form')
@@ -202,7 +202,7 @@ export function changeForm(
 export const ownersFormMove = (from: FormStatus, to: FormStatus): FormMove | undefined =>
   formMachine.rows.find((row) => row.from === from && row.to === to && row.by === 'owner')?.on
 
-function moveByOwner(tx: Tx, form: Form, to: FormStatus, now: number): void {
+function moveByOwner(tx: Tx, form: FormRow, to: FormStatus, now: number): void {
   const on = ownersFormMove(form.status, to)
   if (!on) {
     const possible = formMachine.rows.filter(({ by, from }) => from === form.status && by === 'owner')
@@ -222,7 +222,7 @@ function moveByOwner(tx: Tx, form: Form, to: FormStatus, now: number): void {
  */
 export function moveForm(
   tx: Tx,
-  { domain_key, id, key, name, user_key }: Form,
+  { domain_key, id, key, name, user_key }: FormRow,
   on: FormMove,
   now: number,
   reason: string | null = null,
@@ -239,14 +239,14 @@ export function moveForm(
   return row !== undefined
 }
 
-const missing = (name: keyof Form, why: string): Problem => ({
+const missing = (name: keyof FormRow, why: string): Problem => ({
   code: 'required',
   detail: `"${name}" is missing. ${why}`,
   source: { pointer: `/data/attributes/${name}` },
 })
 
-/** What people must see on a form that is open (AU7). */
-function absent(form: Form): Problem[] {
+/** What people must see on a form that is open. */
+function absent(form: FormRow): Problem[] {
   const needed = [
     ['title', 'Set the title that people see.'],
     ...(form.audience_key === null ? [] : [['consent_text', 'Set the text that people agree to.'] as const]),
@@ -265,7 +265,7 @@ function absent(form: Form): Problem[] {
 }
 
 /** Throws 422 if a form cannot be opened. */
-function requireReady(reader: Reader, form: Form): void {
+function requireReady(reader: Reader, form: FormRow): void {
   const problems = absent(form)
   if (problems.length > 0) throw new Refusal(problems)
   if (!hasTarget(reader, form))
@@ -292,7 +292,7 @@ const fault = (name: string, detail: string): Problem => ({
 })
 
 /** Checks that need the whole form. Throws 422. */
-function check(reader: Reader, form: Form): void {
+function check(reader: Reader, form: FormRow): void {
   const { name: domain } = reader.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
   const { fields, languages } = textsOfForm(form)
   const origins = textsOf(form.origins)
@@ -343,21 +343,21 @@ const bySlug = statement<{ slug: string }>()((arg) =>
 )
 
 /** A form that is not deleted, by the last part of its URL. */
-export const formBySlug = (reader: Reader, slug: string): Form | undefined => reader.first(bySlug({ slug }))
+export const formBySlug = (reader: Reader, slug: string): FormRow | undefined => reader.first(bySlug({ slug }))
 
 const byKey = statement<{ key: number }>()((arg) => db.selectFrom('forms').selectAll().where('key', '=', arg.key))
 
 /** A form by its key, even if it is deleted. */
-export const formByKey = (reader: Reader, key: number): Form | undefined => reader.first(byKey({ key }))
+export const formByKey = (reader: Reader, key: number): FormRow | undefined => reader.first(byKey({ key }))
 
 /**
  * Whether people can use a form. That of a paused form looks as if it were open, so that its visitors learn nothing.
  */
-export const isAvailable = (reader: Reader, form: Form): boolean =>
+export const isAvailable = (reader: Reader, form: FormRow): boolean =>
   (form.status === 'open' || form.status === 'paused') && hasTarget(reader, form)
 
 /** Whether the audience or the inbox of a form still exists. */
-function hasTarget(reader: Reader, { audience_key, inbox_key }: Form): boolean {
+function hasTarget(reader: Reader, { audience_key, inbox_key }: FormRow): boolean {
   const found =
     audience_key === null
       ? reader.first(

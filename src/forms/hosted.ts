@@ -1,5 +1,5 @@
 // The form as people see it: the hosted page, and the HTML for other websites. The page works without scripts, loads
-// nothing from elsewhere and sets no cookie. Both have a field that people do not see and robots fill in (AU40).
+// nothing from elsewhere and sets no cookie. Both have a field that people do not see and robots fill in.
 import type { Context } from 'hono'
 import { html, raw } from 'hono/html'
 import type { Config } from '../base/config.ts'
@@ -8,7 +8,15 @@ import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { Html } from '../views/html/widgets.ts'
-import { labelIn, languageAmong, textsOfForm, wordsIn, type AskedField, type Form, type FormTexts } from './versions.ts'
+import {
+  labelIn,
+  languageAmong,
+  textsOfForm,
+  wordsIn,
+  type AskedField,
+  type FormRow,
+  type FormTexts,
+} from './versions.ts'
 
 export const FORMS_PATH = '/f'
 /** Characters of a field, and of the message of a contact form. */
@@ -38,7 +46,7 @@ export interface ShownForm {
   errors?: readonly FormError[]
 }
 
-export const formUrl = ({ http }: Pick<Config, 'http'>, { slug }: Pick<Form, 'slug'>): string =>
+export const formUrl = ({ http }: Pick<Config, 'http'>, { slug }: Pick<FormRow, 'slug'>): string =>
   `${http.public_url}${FORMS_PATH}/${slug}`
 
 /** The name of the control of a field. */
@@ -53,7 +61,7 @@ export const wordsOf = (language: string): Texts => textsIn(languageIn(language)
 
 /**
  * The language of a form's page: that of the URL ("?lang="), of the form that was sent, or of the browser, if the form
- * has it, and otherwise the default language of the form (AU3).
+ * has it, and otherwise the default language of the form.
  */
 export function formLanguage(context: Context, texts: FormTexts, sent?: string): string {
   const accepted = acceptedLanguages(context.req.header('accept-language') ?? '')
@@ -64,8 +72,8 @@ export function formLanguage(context: Context, texts: FormTexts, sent?: string):
   return texts.language
 }
 
-/** Responds with a form: as it is at first, or with the errors and the values that were typed (AU12). */
-export function formPage(context: Context, deps: FormPageDeps, form: Form, shown: ShownForm) {
+/** Responds with a form: as it is at first, or with the errors and the values that were typed. */
+export function formPage(context: Context, deps: FormPageDeps, form: FormRow, shown: ShownForm) {
   const { errors = [], language, status = 200, texts } = shown
   const words = wordsOf(language)
   const { title } = wordsIn(texts, language)
@@ -91,7 +99,7 @@ export function formPage(context: Context, deps: FormPageDeps, form: Form, shown
   })
 }
 
-const isContact = ({ audience_key }: Pick<Form, 'audience_key'>): boolean => audience_key === null
+const isContact = ({ audience_key }: Pick<FormRow, 'audience_key'>): boolean => audience_key === null
 
 /** The list of the errors of a page, which takes the focus (AU12). */
 export function errorSummary({ t }: Pick<Texts, 't'>, errors: readonly FormError[]): Html {
@@ -106,7 +114,7 @@ export function errorSummary({ t }: Pick<Texts, 't'>, errors: readonly FormError
 
 const idOf = (control: string): string => `f-${control}`
 
-type SeenForm = Pick<Form, 'audience_key' | 'honeypot' | 'version'>
+type SeenForm = Pick<FormRow, 'audience_key' | 'honeypot' | 'version'>
 
 /** The controls of a form, its button and what is said under it. */
 export function formFields(form: SeenForm, shown: Omit<ShownForm, 'token' | 'status'>): Html {
@@ -177,7 +185,7 @@ function control(
     ${rows === undefined ? html`<input type="${type}" ${more} maxlength="${name === 'email' ? 254 : MAX_FIELD}" value="${value}" />` : html`<textarea ${more} rows="${rows}" maxlength="${MAX_MESSAGE}">${raw('\n')}${value}</textarea>`}`
 }
 
-/** Never ticked beforehand, and not after an error either, unless it was ticked then (AU6). */
+/** Never ticked beforehand, and not after an error either, unless it was ticked then. */
 function consentBox({ errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>): Html {
   const { t } = wordsOf(language)
   const [id, error] = [idOf('consent'), errors.find(({ field }) => field === 'consent')]
@@ -201,7 +209,7 @@ const privacyLink = ({ t }: Texts, { privacy_url }: FormTexts): Html | '' =>
   privacy_url === null ? '' : html`<p class="soft"><a href="${privacy_url}">${t('privacy_notice')}</a></p>`
 
 /** Responds that a form does not exist, or that it is closed. */
-export function noFormPage(context: Context, form: Form | undefined, { t, ...words }: Texts) {
+export function noFormPage(context: Context, form: FormRow | undefined, { t, ...words }: Texts) {
   const [status, title, text] =
     form === undefined
       ? ([404, 'form_missing_title', 'form_missing_text'] as const)
@@ -209,8 +217,8 @@ export function noFormPage(context: Context, form: Form | undefined, { t, ...wor
   return recipientPage(context, { t, ...words }, { status, title: t(title), body: html`<p>${t(text)}</p>` })
 }
 
-/** The whole form for another website, in its default language: it posts to this server, and needs no script (AU8). */
-export function embedHtml(form: Form, config: Pick<Config, 'http'>): string {
+/** The whole form for another website, in its default language: it posts to this server, and needs no script. */
+export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
   const texts = textsOfForm(form)
   const { language } = texts
   const { lang, t } = wordsOf(language)

@@ -5,7 +5,7 @@ import type { Reader, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 
-export type Form = RowOf<'forms'>
+export type FormRow = RowOf<'forms'>
 
 /** A field besides the email address. The key `name` is the contact's name, others are custom fields. */
 export interface AskedField {
@@ -39,7 +39,7 @@ export interface FormTexts {
 }
 
 /** The texts of a form's row. */
-export function textsOfForm(form: Form): FormTexts {
+export function textsOfForm(form: FormRow): FormTexts {
   const fields = JSON.parse(form.fields) as AskedField[]
   const translations = JSON.parse(form.translations) as Record<string, FormWords>
   const { button, consent_text, intro } = form
@@ -59,7 +59,7 @@ export function textsOfForm(form: Form): FormTexts {
  * Writes the texts of a form as a version if they differ from its last one, and returns the number of the version. A
  * draft has one version, because nobody has seen it.
  */
-export function writeVersion(tx: Tx, form: Form, by: string, now: number): number {
+export function writeVersion(tx: Tx, form: FormRow, by: string, now: number): number {
   const texts = JSON.stringify(textsOfForm(form))
   const last = tx.first(versionOf({ form_key: form.key, version: form.version }))
   if (last?.texts === texts) return form.version
@@ -89,7 +89,7 @@ export function textsOfVersion(reader: Reader, formKey: number, version: number)
 }
 
 /** The texts that people see now. */
-export const currentTexts = (reader: Reader, form: Form): FormTexts =>
+export const currentTexts = (reader: Reader, form: FormRow): FormTexts =>
   textsOfVersion(reader, form.key, form.version) ?? textsOfForm(form)
 
 /** The tag of a form's language that fits a BCP 47 tag best: "de" and "de-CH" for "de-AT". */

@@ -33,9 +33,12 @@ const DE = {
 }
 
 const get = (path: string, language = '') => postrider.page(path, { headers: { 'accept-language': language } })
-const bodyOf = async (path: string, language?: string): Promise<string> => (await get(path, language)).text()
+/** The line breaks within tags depend on the formatter. */
+const inLine = (page: string): string => page.replaceAll(/\s+/g, ' ').replaceAll(/ (?=\/?>)/g, '')
+const bodyOf = async (path: string, language?: string): Promise<string> =>
+  inLine(await (await get(path, language)).text())
 
-test('the hosted form needs no script, loads nothing, cannot be framed and sets no cookie (AU7, AU59)', async () => {
+test('the hosted form needs no script, loads nothing, cannot be framed and sets no cookie', async () => {
   const { slug } = await kit.open(audience, { fields: [NAME, CITY], intro: 'Once a month.\nNo more.' })
   const answer = await get(`/f/${slug}`)
   assert.equal(answer.status, 200)
@@ -47,15 +50,15 @@ test('the hosted form needs no script, loads nothing, cannot be framed and sets 
     headers.get('content-security-policy')!,
     /^default-src 'none'; style-src 'sha256-[^']+'; form-action 'self'; frame-ancestors 'none'/,
   )
-  const page = await answer.text()
+  const page = inLine(await answer.text())
   assert.doesNotMatch(page, /<script|<iframe|<link|<img|\sstyle=|\son\w+=/)
   assert.match(page, /<html lang="en">/)
   assert.equal(page.match(/<h1/g)!.length, 1)
   assert.match(page, /<input type="email" id="f-email" name="email" autocomplete="email" required/)
-  assert.match(page, /<label for="f-name"[^>]*>\s*<span >Name<\/span> <span class="soft">\(required\)/)
+  assert.match(page, /<label for="f-name"[^>]*>\s*<span>Name<\/span> <span class="soft">\(required\)/)
   assert.match(page, /id="f-name" name="name" autocomplete="name" required/)
-  assert.match(page, /<span >Your &quot;city&quot; &lt;b&gt;<\/span><\/label/)
-  assert.match(page, /id="f-field\.city" name="field\.city" autocomplete="off"\s+maxlength/)
+  assert.match(page, /<span>Your &quot;city&quot; &lt;b&gt;<\/span><\/label/)
+  assert.match(page, /id="f-field\.city" name="field\.city" autocomplete="off" maxlength/)
   const below = page.slice(page.indexOf('</button>'))
   for (const text of [FORM.controller, FORM.consent_text, 'You can unsubscribe at any time'])
     assert.ok(below.includes(text), text)
@@ -70,7 +73,7 @@ test('a request for the hosted form changes nothing', async () => {
   assert.deepEqual(await kit.show(id), before)
 })
 
-test('robots find a field that people do not see, named differently in each form (AU40)', async () => {
+test('robots find a field that people do not see, named differently in each form', async () => {
   const { id, slug } = await kit.open(audience)
   const { embed_html, honeypot } = await kit.show(id)
   for (const text of [await bodyOf(`/f/${slug}`), embed_html as string]) {
@@ -79,7 +82,7 @@ test('robots find a field that people do not see, named differently in each form
   }
 })
 
-test('consent is given by the button, or with a checkbox that is not ticked beforehand (AU6)', async () => {
+test('consent is given by the button, or with a checkbox that is not ticked beforehand', async () => {
   const { id, slug } = await kit.open(audience)
   assert.doesNotMatch(await bodyOf(`/f/${slug}`), /checkbox/)
   await kit.patch(id, { consent_checkbox: true })
@@ -100,7 +103,7 @@ const CASES: [query: string, accepted: string, language: string][] = [
   ['?lang=fr', 'de', 'de'],
   ['?lang=sv', '', 'sv'],
 ]
-test('the page has the language of the URL or of the browser, if the form has it (AU3)', async () => {
+test('the page has the language of the URL or of the browser, if the form has it', async () => {
   const sv = { ...DE, title: 'Gamla träd', intro: null, button: null, labels: {} }
   const { slug } = await kit.open(audience, { language: 'en', fields: [CITY], translations: { de: DE, sv } })
   const titles: Record<string, string> = { en: FORM.title, de: DE.title, sv: sv.title }
@@ -118,7 +121,7 @@ test('the page has the language of the URL or of the browser, if the form has it
     ['de', 'Deutsch'],
     ['sv', 'svenska'],
   ])
-    assert.match(german, new RegExp(`<a href="\\?lang=${tag}" lang="${tag}" hreflang="${tag}" [^>]*>${name}</a`))
+    assert.match(german, new RegExp(`<a href="\\?lang=${tag}" lang="${tag}" hreflang="${tag}"[^>]*>${name}</a`))
   // The server has no Swedish texts: its words are English, and the owner's are marked.
   const swedish = await bodyOf(`/f/${slug}?lang=sv`)
   assert.match(swedish, /<html lang="en">/)
@@ -161,7 +164,7 @@ test('a form is closed when its audience was deleted', async () => {
   assert.equal((await get(`/f/${slug}`)).status, 410)
 })
 
-test('the page of a form that ends on another website allows this redirect (AU11)', async () => {
+test('the page of a form that ends on another website allows this redirect', async () => {
   const { slug } = await kit.open(audience, {
     origins: ['https://www.here.test'],
     requested_url: 'https://www.here.test/thanks',
@@ -170,7 +173,7 @@ test('the page of a form that ends on another website allows this redirect (AU11
   assert.match(policy, /form-action 'self' https:\/\/www\.here\.test;/)
 })
 
-test('the token of a page proves when this form and version were shown (AU41)', async () => {
+test('the token of a page proves when this form and version were shown', async () => {
   const { id, slug } = await kit.open(audience)
   const { keyring, store } = postrider.appliance.deps
   const token = parse(await bodyOf(`/f/${slug}`))[0]!.hidden['t']!
@@ -187,7 +190,7 @@ test('the token of a page proves when this form and version were shown (AU41)', 
   assert.equal(readFormToken(keyring, formBySlug(store, slug)!, token), undefined)
 })
 
-test('after an error the form has what was typed, a summary that takes the focus, and each error at its field (AU12)', async () => {
+test('after an error the form has what was typed, a summary that takes the focus, and each error at its field', async () => {
   const { slug } = await kit.open(audience, { fields: [NAME, CITY], consent_checkbox: true })
   const { deps } = postrider.appliance
   const form = formBySlug(deps.store, slug)!
@@ -204,7 +207,7 @@ test('after an error the form has what was typed, a summary that takes the focus
   })
   const answer = await app.request('/', { method: 'POST' })
   assert.equal(answer.status, 422)
-  const page = await answer.text()
+  const page = inLine(await answer.text())
   assert.match(page, /<div class="errors" role="alert" tabindex="-1" autofocus>/)
   for (const { field } of errors) {
     assert.ok(page.includes(`<a href="#f-${field}">`), field)
@@ -219,7 +222,7 @@ test('after an error the form has what was typed, a summary that takes the focus
   assert.doesNotMatch(/<input[^>]*id="f-name"[^>]*>/.exec(page)![0], /aria-invalid/)
 })
 
-test('the HTML for other websites is a whole form without scripts, under 4 KB, that posts to the hosted form (AU8)', async () => {
+test('the HTML for other websites is a whole form without scripts, under 4 KB, that posts to the hosted form', async () => {
   const { id } = await kit.open(audience, { fields: [NAME, CITY], intro: 'Once a month.\nNo more.' })
   const { embed_html, public_url } = await kit.show(id)
   const html = embed_html as string
@@ -235,11 +238,11 @@ test('the HTML for other websites is a whole form without scripts, under 4 KB, t
   assert.match(html, /<label>Your &quot;city&quot; &lt;b&gt;<br><input name="field\.city"/)
 })
 
-test('a contact form has a message, and no consent (AU8, AU12)', async () => {
+test('a contact form has a message, and no consent', async () => {
   const { id, slug } = await kit.open(inbox, { fields: [NAME], consent_text: null, title: 'Write to us' })
   const page = await bodyOf(`/f/${slug}`)
   assert.match(page, /<form method="post" action="\/f\/[^"]+" enctype="multipart\/form-data">/)
-  assert.match(page, /<textarea id="f-message" name="message"[^>]*rows="6" maxlength="4000">\n<\/textarea>/)
+  assert.match(page, /<textarea id="f-message" name="message"[^>]*rows="6" maxlength="4000"> <\/textarea>/)
   assert.match(page, /<button type="submit"[^>]*>\s*Send\s*<\/button>/)
   assert.doesNotMatch(page, /unsubscribe/i)
   const { embed_html } = await kit.show(id)

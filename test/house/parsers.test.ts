@@ -43,6 +43,9 @@ const REASONS: Record<string, readonly string[]> = {
     'webhooks/payload.ts',
     'webhooks/page.ts',
     'users/notices.ts',
+    'forms/api.ts',
+    'forms/forms.ts',
+    'forms/versions.ts',
   ],
   'files that this program or its operator wrote': [
     'acme/certificate-files.ts',

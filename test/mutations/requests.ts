@@ -20,6 +20,7 @@ import {
   returnPathToken,
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
+import { readFormToken, sealFormToken } from '../../src/forms/signup-token.ts'
 import { acceptedLanguages, languageIn } from '../../src/recipients/languages.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
 import { allOf, searched } from '../../src/mail/search.ts'
@@ -137,6 +138,7 @@ async function registered(bytes: Buffer): Promise<boolean> {
 const PROGRAM = 'https://program.test/client.json'
 const SCOPE = { userKey: 1, collection: '/outbound-emails', sort: '-created_at' }
 const TRACKING = { base: PUBLIC_URL, key: 'AAAA' }
+const SHOWN_FORM = { id: 'form', version: 1 }
 const lastOf = (path: string): string =>
   path
     .split('/')
@@ -148,6 +150,7 @@ const TOKENS = (): Buffer[] =>
     lastOf(unsubscribeUrl(keyring, PUBLIC_URL, { delivery: 1, domain: 1, audience: 1, email: 'a@b.test' })),
     returnPathToken(keyring, 1),
     unsubscribeLocalPart(keyring, 1),
+    sealFormToken(keyring, SHOWN_FORM, 0),
     lastOf(trackedUrl(TRACKING, 1, 'https://x.test')),
     lastOf(pixelOf(TRACKING, 1)),
   ].map((token) => Buffer.from(token))
@@ -248,7 +251,13 @@ export const REQUESTS: Record<string, Parser> = {
     parse: registered,
   },
   'sealed tokens': {
-    files: ['jsonapi/cursor.ts', 'campaigns/unsubscribe.ts', 'message/return-path.ts', 'message/tracking.ts'],
+    files: [
+      'jsonapi/cursor.ts',
+      'campaigns/unsubscribe.ts',
+      'forms/signup-token.ts',
+      'message/return-path.ts',
+      'message/tracking.ts',
+    ],
     seeds: both(TOKENS, of('a', '-_', '=', '\xff')),
     parse(bytes) {
       const token = text(bytes)
@@ -258,6 +267,7 @@ export const REQUESTS: Record<string, Parser> = {
         readUnsubscribeToken(keyring, token),
         readReturnPathToken(keyring, token),
         readUnsubscribeLocalPart(keyring, token),
+        readFormToken(keyring, SHOWN_FORM, token),
         readOpenToken(key, token),
         readClickToken(key, token),
       ]
