@@ -6,7 +6,7 @@ import { jsonOf } from '../base/json.ts'
 import type { AppDeps } from '../http/app-deps.ts'
 import { clientAddress } from '../net/client-address.ts'
 import { textsFor, type Texts } from '../recipients/languages.ts'
-import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
+import { buttonForm, recipientPage, senderOf } from '../recipients/recipient-page.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { confirm, refuse, stateOfLink, type LinkState } from './confirm.ts'
@@ -184,14 +184,14 @@ function contentOf(
         title: t('confirmed_title'),
         body: html`<p role="status">${t('confirmed_text', names)}</p>
           <p><a href="${pageOfSubscriber(emailDeps(deps), state.of, link.email)}">${t('manage_link')}</a></p>
-          ${state.consent.state === 'single' ? buttonOf('refuse', t('refuse_button')) : ''}`,
+          ${state.consent.state === 'single' ? buttonForm(t('refuse_button'), { action: 'refuse' }, 'plain') : ''}`,
       }
     case 'refused':
       return {
         status: 200,
         title: t('refused_title'),
         body: html`<p role="status">${t('refused_text')}</p>
-          ${state.again ? html`${declaration(state.consent)}${buttonOf('confirm', t('confirm_button'))}` : ''}`,
+          ${state.again ? html`${declaration(state.consent)}${buttonForm(t('confirm_button'), { action: 'confirm' })}` : ''}`,
       }
     case 'blocked':
       return { status: 200, title: t('blocked_title'), body: html`<p role="status">${t('blocked_text', names)}</p>` }
@@ -200,18 +200,13 @@ function contentOf(
         status: 200,
         title: t('expired_title'),
         body: html`<p role="status">${t('expired_text', { date: date(endOf(state.consent, link)) })}</p>
-          ${buttonOf('resend', t('resend_button'))}`,
+          ${buttonForm(t('resend_button'), { action: 'resend' })}`,
       }
   }
 }
 
 const endOf = (consent: { ended_at: number | null } | undefined, { until }: ConfirmLink): number =>
   Math.min(until, consent?.ended_at ?? until)
-
-const buttonOf = (action: string, label: string): Html =>
-  html`<form method="post">
-    <input type="hidden" name="action" value="${action}" /><button type="submit" class="plain">${label}</button>
-  </form>`
 
 /** The declaration in the language in which it was shown. */
 const declaration = ({ language, text }: { language: string | null; text: string | null }): Html | '' =>

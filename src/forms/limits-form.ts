@@ -33,7 +33,7 @@ export function sentInHour(reader: Reader, messages: MessageLimits, form: Form, 
 
 export const signupsInHour = (reader: Reader, form: Form, now: number): number =>
   reader.one(
-    raw<{ count: number }>('select count(*) as count from consents where form_key = ? and created_at > ?', [
+    raw<{ count: number }>('select count(*) as count from consents where form_key = ? and created_at >= ?', [
       form.key,
       since(form, now),
     ]),
@@ -44,10 +44,10 @@ export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: Form, now: numb
   const from = since(form, now)
   const { bounced, refused, sent } = tx.one(
     raw<{ sent: number; bounced: number; refused: number }>(
-      `select count(*) filter (where created_at > ? and message_id is not null) as sent,
-         count(*) filter (where ended_at > ? and state = 'bounced') as bounced,
-         count(*) filter (where ended_at > ? and state = 'refused') as refused
-       from consents where form_key = ? and max(created_at, coalesce(ended_at, 0)) > ?`,
+      `select count(*) filter (where created_at >= ? and message_id is not null) as sent,
+         count(*) filter (where ended_at >= ? and state = 'bounced') as bounced,
+         count(*) filter (where ended_at >= ? and state = 'refused') as refused
+       from consents where form_key = ? and max(created_at, coalesce(ended_at, 0)) >= ?`,
       [from, from, from, form.key, from],
     ),
   )

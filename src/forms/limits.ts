@@ -63,9 +63,9 @@ export const clientHash = (keyring: Keyring, address: string): string =>
 export class MessageLimits {
   readonly #times = new Map<number, number[]>()
 
-  /** The messages of a form after a time. Earlier ones are forgotten. */
+  /** The messages of a form from a time on. Earlier ones are forgotten. */
   since(form: number, time: number): number {
-    const times = (this.#times.get(form) ?? []).filter((at) => at > time)
+    const times = (this.#times.get(form) ?? []).filter((at) => at >= time)
     this.#times.set(form, times)
     return times.length
   }

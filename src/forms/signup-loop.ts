@@ -8,7 +8,7 @@ import { EVENTS } from '../store/events.ts'
 import { raw } from '../store/query.ts'
 import { endSignup } from './confirm.ts'
 import { formByKey } from './forms.ts'
-import { askToConfirm, type Signup } from './signup.ts'
+import { askToConfirm, SIGNED_UP, type Signup } from './signup.ts'
 import { withAudience, type SignupEmailDeps } from './signup-email.ts'
 
 export interface SignupLoopDeps extends SignupEmailDeps {
@@ -33,7 +33,7 @@ export class SignupLoop {
     const { clock, log } = deps
     this.#loop = new Loop({ name: 'signups', clock, log, run: (now) => this.#run(now) })
     // The results of emails are events. A trigger has made the sign-up due.
-    deps.store.on(EVENTS, () => this.#loop.ring())
+    for (const news of [EVENTS, SIGNED_UP]) deps.store.on(news, () => this.#loop.ring())
   }
 
   start(): void {

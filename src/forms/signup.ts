@@ -57,6 +57,9 @@ export interface SignedUp {
   consent?: number
 }
 
+/** The signal of a commit that holds a new sign-up. */
+export const SIGNED_UP = 'signed up'
+
 /** How long a sign-up waits for a paused form to be opened. */
 export const WAITS_FOR = 24 * HOUR
 
@@ -265,6 +268,7 @@ function request(
       })
       .returningAll(),
   )
+  tx.signal(SIGNED_UP)
   const sent = isOpen && askToConfirm(tx, deps, of, signup, now)
   return { outcome: sent ? 'confirmation_sent' : 'paused', contact: asked.key, consent: row.key }
 }

@@ -4,6 +4,8 @@ import { test } from 'node:test'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { confirmUrl, readConfirmToken } from '../../src/forms/confirm-token.ts'
 import { forgetConsents } from '../../src/campaigns/consents.ts'
+import { settleComplaint } from '../../src/delivery/results/returned.ts'
+import { OPEN_GATE } from '../../src/parts/gate.ts'
 import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
@@ -337,10 +339,10 @@ test('a confirmation email that bounces removes the address and suppresses it', 
 
 test('a complaint about the confirmation email refuses (AU43)', async () => {
   const { audience, email } = await signedUp()
-  await store().write((tx) => {
-    tx.run(raw(`update outbound_emails set status = 'complained', updated_at = ? where "to" = ?`, [postrider.clock.now(), email]))
-  })
-  postrider.clock.leap(DAY)
+  await until(() => exchanger.heard.some(({ to }) => to.includes(email)), 'the confirmation email')
+  const [delivery] = all<{ key: number }>('select key from deliveries where address = ?', [email])
+  const returning = { gate: OPEN_GATE, now: postrider.clock.now() }
+  await store().write((tx) => settleComplaint(tx, delivery!.key, email, 'abuse', returning))
   await until(() => consentOf(audience).state === 'refused', 'the refusal')
   assert.equal(await visitor.contact(audience, email), undefined)
 })
