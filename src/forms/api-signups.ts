@@ -17,7 +17,7 @@ import { forms } from './api.ts'
 import { formByKey } from './forms.ts'
 import { MAX_FIELD } from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
-import { OUTCOMES, type Outcome } from './signup-counts.ts'
+import { OUTCOMES } from './signup-counts.ts'
 import type { SignupEmailDeps } from './signup-email.ts'
 import { signupAddress } from './signup-input.ts'
 import { signUp, stopSignup, type NewSignup, type SignedUp, type Typed } from './signup.ts'
@@ -100,10 +100,7 @@ export const signups = define('signups', {
     }),
     outcome,
   },
-  relationships: {
-    contact: { type: 'contacts', column: 'contact_key', optional: true },
-    consent: { type: 'consents', column: 'consent_key', optional: true },
-  },
+  relationships: { contact: { type: 'contacts', column: 'contact_key', optional: true } },
   actions: [
     {
       kind: 'create',
@@ -159,10 +156,10 @@ function typedOf(texts: FormTexts, name: string | null, given: Record<string, un
   }
 }
 
-function rowOf({ consent, contact, outcome }: SignedUp, now: number) {
+function rowOf({ contact, outcome }: SignedUp, now: number) {
   if (outcome === 'closed')
     throw refuse('form_closed', 'The form is not open. Set its status to open first.')
-  return { key: 0, id: newId(now), outcome: outcome satisfies Outcome, contact_key: contact ?? null, consent_key: consent ?? null }
+  return { key: 0, id: newId(now), outcome, contact_key: contact ?? null }
 }
 
 export const contactConfirmations = define('contact-confirmations', {

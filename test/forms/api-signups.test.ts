@@ -98,7 +98,7 @@ test('a form that is not open is 409 form_closed (AU17)', async () => {
 })
 
 const WRONG: Record<string, [attributes: Record<string, unknown>, pointer: string]> = {
-  'no address': [{}, '/email'],
+  'no address': [{}, ''],
   'two addresses': [{ email: 'a@x.test, b@x.test' }, '/email'],
   'a line break': [{ email: 'a@x.test\nBcc: b@x.test' }, '/email'],
   'a local part beyond ASCII': [{ email: 'ä@x.test' }, '/email'],
