@@ -8,6 +8,7 @@ import { done, found, tagIn, type Form, type Place } from '../views/html/place.t
 import { outboundEmails } from '../mail/api.ts'
 import { suppressions } from '../suppressions/api.ts'
 import { audiences, contacts } from './api-audiences.ts'
+import { consentsOfContact } from './page-consents.ts'
 import { reasonWord, sourceWord, statusWord } from './page-words.ts'
 import { faultIn, record, relatedId, text, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
 import { listOf, type ListView } from '../views/list.ts'
@@ -137,6 +138,7 @@ async function showContact(visit: Visit, errors: Answer['errors'] = []): Promise
         ...fieldsOf(one),
       ])}
       ${visit.reading ? '' : contactForm(visit, one, { errors, tag: headers.get('etag') ?? '' })}
+      ${await consentsOfContact(visit, one.id)}
       <h2>History</h2>
       ${await historyOf(visit, one, audience.one && relatedId(audience.one, 'domain'))}
       <h2>Emails</h2>

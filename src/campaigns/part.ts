@@ -8,6 +8,7 @@ import { campaignAudiences } from './api-addressing.ts'
 import { audiences, contactImports, contacts } from './api-audiences.ts'
 import { campaignLinks, spamVerdicts } from './api-checks.ts'
 import { brands } from './api-brand.ts'
+import { consents } from './api-consents.ts'
 import { audienceFields } from './api-fields.ts'
 import { audienceStatistics } from './api-figures.ts'
 import { campaignForecasts } from './api-forecast.ts'
@@ -17,6 +18,7 @@ import { forgetConsents } from './consents.ts'
 import { forgetRefused } from './import-with-status.ts'
 import { campaignPlaces } from './page.ts'
 import { brandPlace } from './page-brand.ts'
+import { consentPlaces } from './page-consents.ts'
 import { contact } from './page-contacts.ts'
 import { editorPlaces } from './page-editor.ts'
 import { forgetContacts, forgetSenders } from './forget.ts'
@@ -43,8 +45,9 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
     audienceReach,
     brands,
     suppressedContacts,
+    consents,
   ],
-  pages: [...editorPlaces, ...campaignPlaces, contact, brandPlace],
+  pages: [...editorPlaces, ...campaignPlaces, ...consentPlaces, contact, brandPlace],
   accountFindings,
   menu: [
     {

@@ -97,6 +97,15 @@ export const EXAMPLES: Record<string, readonly string[]> = {
   'inbox add': ['postrider inbox add support@example.org --user ann@example.org --name Support'],
   'inbox list': ['postrider inbox list'],
   'inbox remove': ['postrider inbox remove support@example.org'],
+  'form list': ['postrider form list'],
+  'form show': ['postrider form show acme-news'],
+  'form open': ['postrider form open acme-news'],
+  'form pause': ['postrider form pause acme-news'],
+  'form close': ['postrider form close acme-news'],
+  'consent show': [
+    'postrider consent show reader@example.net',
+    'postrider consent show reader@example.net --account ann@example.org',
+  ],
   'contacts import': [
     'postrider contacts import Readers readers.csv --dry-run',
     'postrider contacts import Readers subscribed_members_export.csv --from mailchimp',

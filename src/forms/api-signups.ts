@@ -100,7 +100,10 @@ export const signups = define('signups', {
     }),
     outcome,
   },
-  relationships: { contact: { type: 'contacts', column: 'contact_key', optional: true } },
+  relationships: {
+    contact: { type: 'contacts', column: 'contact_key', optional: true },
+    consent: { type: 'consents', column: 'consent_key', optional: true },
+  },
   actions: [
     {
       kind: 'create',
@@ -156,10 +159,10 @@ function typedOf(texts: FormTexts, name: string | null, given: Record<string, un
   }
 }
 
-function rowOf({ contact, outcome }: SignedUp, now: number) {
+function rowOf({ consent, contact, outcome }: SignedUp, now: number) {
   if (outcome === 'closed')
     throw refuse('form_closed', 'The form is not open. Set its status to open first.')
-  return { key: 0, id: newId(now), outcome, contact_key: contact ?? null }
+  return { key: 0, id: newId(now), outcome, contact_key: contact ?? null, consent_key: consent ?? null }
 }
 
 export const contactConfirmations = define('contact-confirmations', {

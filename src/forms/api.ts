@@ -223,6 +223,19 @@ export const forms = define('forms', {
   ],
 })
 
+const shownWords = z.object({
+  title: z.string().describe('Title.'),
+  intro: z.string().nullable().describe('Introduction. Null if absent.'),
+  consent_text: z.string().nullable().describe('Text that people agreed to. Null if absent.'),
+  button: z.string().nullable().describe('Text of the button. Null if it was that of the server.'),
+  labels: z.record(z.string(), z.string()).describe('Labels of fields by key.'),
+})
+const shownField = z.object({
+  key: z.string().describe('`name`, or the name of the custom field.'),
+  label: z.string().nullable().describe('Label in the default language. Null if it was that of the server.'),
+  required: z.boolean().describe('Whether it had to be filled in.'),
+})
+
 export const formVersions = define('form-versions', {
   table: 'form_versions',
   scope: 'contacts',
@@ -231,10 +244,8 @@ export const formVersions = define('form-versions', {
   attributes: {
     version: field(z.int(), { sort: true, about: 'Number of the version. Consents contain it.' }),
     language: words('Default language, as a BCP 47 tag.'),
-    languages: field(z.record(z.string(), z.unknown()), {
-      about: 'Texts by language: title, intro, consent_text, button and the labels of fields.',
-    }),
-    fields: field(z.array(z.unknown()), { about: 'Fields besides the email address.' }),
+    languages: field(z.record(z.string(), shownWords), { about: 'Texts by language.' }),
+    fields: field(z.array(shownField), { about: 'Fields besides the email address.' }),
     consent_checkbox: field(z.boolean(), { about: 'Whether people agreed with a checkbox.' }),
     controller: wordsOrNull('Who is responsible for the data.'),
     privacy_url: wordsOrNull('URL of the privacy notice.'),

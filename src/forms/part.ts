@@ -9,6 +9,7 @@ import { confirmRoutes } from './confirm-pages.ts'
 import { forgetSignups } from './forget.ts'
 import { formBySlug, isAvailable } from './forms.ts'
 import { formLanguage, formPage, FORMS_PATH, noFormPage } from './hosted.ts'
+import { formPlaces } from './page.ts'
 import { signupRoutes } from './public.ts'
 import { formFigures } from './signup-counts.ts'
 import { SignupLoop } from './signup-loop.ts'
@@ -31,6 +32,18 @@ const hostedRoutes = (deps: AppDeps): Hono =>
 
 export const formsPart = part<AppDeps>('forms', {
   resources: [forms, formVersions, signups, contactConfirmations],
+  pages: formPlaces,
+  menu: [
+    {
+      group: 'Newsletters',
+      rank: 2.5,
+      path: '/forms',
+      key: 'f',
+      name: 'Forms',
+      icon: 'forms',
+      scope: 'contacts',
+    },
+  ],
   figures: formFigures,
   routes: (deps) =>
     new Hono().route('/', hostedRoutes(deps)).route('/', signupRoutes(deps)).route('/', confirmRoutes(deps)),

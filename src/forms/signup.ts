@@ -53,8 +53,9 @@ export interface NewSignup {
 /** `closed`: the form was closed or its audience deleted in the meantime, and nothing was stored. */
 export interface SignedUp {
   outcome: Outcome | 'closed'
-  /** The key of the contact, if there is one. */
+  /** The keys of the contact, and of the consent that the sign-up made. */
   contact?: number
+  consent?: number
 }
 
 /** The signal of a commit that holds a new sign-up. */
@@ -223,7 +224,7 @@ function subscribe(
   if (!row) return { outcome: 'limited' }
   const { messageId } = sendSubscribed(tx, deps, of, { to: email, language, consent: row }, now)
   if (messageId !== undefined) setMessageId(tx, row, messageId)
-  return { outcome: 'subscribed', contact: contact.key }
+  return { outcome: 'subscribed', contact: contact.key, consent: row.key }
 }
 
 const lastConsent = (reader: Reader, { key }: Contact): Consent | undefined =>
@@ -270,7 +271,7 @@ function request(
   )
   tx.signal(SIGNED_UP)
   const sent = isOpen && askToConfirm(tx, deps, of, signup, now)
-  return { outcome: sent ? 'confirmation_sent' : 'paused', contact: asked.key }
+  return { outcome: sent ? 'confirmation_sent' : 'paused', contact: asked.key, consent: row.key }
 }
 
 /** Sends the confirmation email of a sign-up that waits. If it cannot be sent now, the sign-up goes on waiting. */

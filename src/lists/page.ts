@@ -166,6 +166,7 @@ const contactsOf = (visit: Visit, one: Thing<typeof audienceStatistics>): ListVi
 const head = ({ here, visit }: ShownOne<typeof audienceStatistics>): Html =>
   html`<a class="button plain" href="${here}/export.csv">Export</a>
     <a class="button plain" href="${here}/imports">Import history</a>
+    <a class="button plain" href="${here}/consents">Consents</a>
     ${
       visit.reading
         ? ''

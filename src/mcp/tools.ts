@@ -190,6 +190,26 @@ export const MCP_TOOLS: readonly McpTool[] = [
     run: listed('/audiences', {}),
   },
   {
+    name: 'list_forms',
+    title: 'List forms',
+    description:
+      'Lists the forms on which people subscribe to an audience or write to an inbox, with their public URL, status and number of sign-ups.',
+    input: { status: z.enum(['draft', 'open', 'paused', 'closed']).optional(), ...paging },
+    output: { type: 'forms', form: 'list' },
+    annotations: READS,
+    run: listed('/forms', { status: 'filter[status]' }),
+  },
+  {
+    name: 'list_consents',
+    title: 'List consents of an address',
+    description:
+      'Lists why an email address is in the audiences of the user: the text that the person agreed to, with its times.',
+    input: { email: address, ...paging },
+    output: { type: 'consents', form: 'list' },
+    annotations: READS,
+    run: listed('/consents', { email: 'filter[email]' }),
+  },
+  {
     name: 'list_campaigns',
     title: 'List campaigns',
     description: 'Lists campaigns, newest first, with their status.',

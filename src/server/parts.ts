@@ -10,6 +10,8 @@ import { NO_REPORTS, type ReportReceiver } from '../parts/received.ts'
 import { domainCommand } from '../domains/command.ts'
 import { inboxCommand } from '../inbound/command.ts'
 import { suppressionCommand } from '../suppressions/command.ts'
+import { consentCommand } from '../campaigns/command-consents.ts'
+import { formCommand } from '../forms/command.ts'
 import { contactsCommand, suppressionListCommands } from '../lists/command.ts'
 import { queueCommand } from '../delivery/command.ts'
 import { mailCommand } from '../mail/command.ts'
@@ -41,7 +43,7 @@ const CORE: readonly ListedPart[] = [
   ),
   listed(async () => (await import('../inbound/part.ts')).inboundPart, inboxCommand),
   listed(async () => (await import('../suppressions/part.ts')).suppressionsPart, suppressionCommand),
-  listed(async () => (await import('../campaigns/part.ts')).campaignsPart),
+  listed(async () => (await import('../campaigns/part.ts')).campaignsPart, consentCommand),
   listed(async () => (await import('../lists/part.ts')).listsPart, contactsCommand, suppressionListCommands),
   listed(async () => (await import('../delivery/part.ts')).deliveryPart, queueCommand),
   listed(async () => (await import('../mail/part.ts')).mailPart, mailCommand),
@@ -57,7 +59,7 @@ export const OPTIONAL: readonly ListedPart[] = [
   listed(async () => (await import('../warmup/part.ts')).warmupPart, warmupCommand),
   listed(async () => (await import('../reports/part.ts')).reportsPart, domainReportCommands, reportCommand),
   listed(async () => (await import('../watch/part.ts')).watchPart, sourceCommand, watchCommand),
-  listed(async () => (await import('../forms/part.ts')).formsPart),
+  listed(async () => (await import('../forms/part.ts')).formsPart, formCommand),
   listed(async () => (await import('../images/part.ts')).imagesPart),
   listed(async () => (await import('../why/part.ts')).whyPart, whyCommand),
   listed(async () => (await import('../mcp/part.ts')).mcpPart),

@@ -102,6 +102,8 @@ export class CommandAccount {
 
 export interface CommandApi {
   as: (user: UserRow) => CommandAccount
+  /** The accounts of all users. */
+  accounts: () => CommandAccount[]
   /** The rows of a list in the accounts of all users, the oldest first, each with its account. */
   rows: <R extends Resource>(resource: R) => Promise<{ account: CommandAccount; row: Thing<R> }[]>
 }
@@ -118,14 +120,12 @@ export function apiOf<Parts extends object>(
   const known = [...resources, ...(related as unknown as readonly Resource<ApiDeps & Parts>[])]
   const inside = createInside({ ...partsOf(deps), ...parts }, () => deps.config.http.public_url, known)
   const as = (user: UserRow): CommandAccount => new CommandAccount(user, inside)
+  const accounts = (): CommandAccount[] => deps.store.all(db.selectFrom('users').select(['email', 'id', 'key'])).map(as)
   return {
     as,
+    accounts,
     async rows(resource) {
-      const users = deps.store.all(db.selectFrom('users').select(['email', 'id', 'key']))
-      const found = users.map(async (user) => {
-        const account = as(user)
-        return (await account.all(resource)).map((row) => ({ account, row }))
-      })
+      const found = accounts().map(async (account) => (await account.all(resource)).map((row) => ({ account, row })))
       return (await Promise.all(found)).flat().toSorted((a, b) => (a.row.id < b.row.id ? -1 : 1))
     },
   }

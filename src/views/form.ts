@@ -36,6 +36,9 @@ export interface Refused {
 const isRequired = ({ attributes, relationships }: Resource, name: string): boolean =>
   attributes[name]?.create === 'required' || relationships?.[name]?.create === true
 
+/** The choice of no resource. */
+const NONE = [['', 'None']] as const
+
 export const labelsOf = (fields: FormFields): Labels =>
   Object.fromEntries(Object.entries(fields).map(([name, { label }]) => [name, label]))
 
@@ -55,7 +58,12 @@ export async function fieldsShown(
       const { label: _label, read: _read, ...more } = field
       const related = of?.relationships?.[name]
       const options = related
-        ? { options: await visit.names(`/${related.type === 'domains' ? 'sender-domains' : related.type}`) }
+        ? {
+            options: [
+              ...(related.create === 'optional' ? NONE : []),
+              ...(await visit.names(`/${related.type === 'domains' ? 'sender-domains' : related.type}`)),
+            ],
+          }
         : {}
       return entry(name, { ...more, ...options, ...(of && isRequired(of, name) && { required: true as const }) })
     }),
@@ -88,8 +96,9 @@ async function sendForm<R extends Resource>(visit: Visit, view: FormView<R>, giv
   const relationships: Record<string, object> = {}
   for (const [name, value] of Object.entries(valuesOf(view.fields, given))) {
     const related = view.of.relationships?.[name]
-    if (related) relationships[name] = { data: { type: related.type, id: value } }
-    else if (value !== '' || isRequired(view.of, name)) attributes[name] = value
+    if (related) {
+      if (value !== '' || related.create === true) relationships[name] = { data: { type: related.type, id: value } }
+    } else if (value !== '' || isRequired(view.of, name)) attributes[name] = value
   }
   const answer = await visit.ask('POST', view.path ?? `/${type}`, { type, attributes, relationships })
   return answer.one

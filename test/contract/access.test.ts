@@ -86,6 +86,14 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     const path = `/audiences/${await MAKERS['audience']!(token)}/contacts`
     return (await ask('POST', path, { token, body })).body.data.id
   },
+  form: async (token) => {
+    const relationships = { audience: { data: { type: 'audiences', id: await MAKERS['audience']!(token) } } }
+    return (await ask('POST', '/forms', { token, body: document('forms', { name: 'made' }, { relationships }) })).body
+      .data.id
+  },
+  // Every contact has one.
+  consent: async (token) =>
+    (await ask('GET', `/contacts/${await MAKERS['contact']!(token)}/consents`, { token })).body.data[0].id,
   campaign: async (token) => {
     const relationships = { audience: { data: { type: 'audiences', id: await MAKERS['audience']!(token) } } }
     const attributes = { name: 'made', subject: 'Hi', body_html: '<p>Hi</p>' }
@@ -379,6 +387,16 @@ const SCOPE_OF: Record<string, Scope> = {
   'PATCH /campaigns/{}': 'campaigns:write',
   'DELETE /campaigns/{}': 'campaigns:write',
   'GET /campaigns/{}/stats': 'campaigns:read',
+  'GET /consents': 'contacts:read',
+  'GET /consents/{}': 'contacts:read',
+  'GET /contacts/{}/consents': 'contacts:read',
+  'GET /audiences/{}/consents': 'contacts:read',
+  'GET /forms': 'contacts:read',
+  'POST /forms': 'contacts:write',
+  'GET /forms/{}': 'contacts:read',
+  'PATCH /forms/{}': 'contacts:write',
+  'DELETE /forms/{}': 'contacts:write',
+  'GET /forms/{}/versions': 'contacts:read',
   'GET /audiences': 'contacts:read',
   'POST /audiences': 'contacts:write',
   'GET /audiences/{}': 'contacts:read',
@@ -617,7 +635,17 @@ test('collections, filters and sending never use resources of other users', asyn
   const theirs = await wire.mails(2, () => ({}), otherToken)
   const domain = await MAKERS['domain']!(token)
   for (const owner of [token, otherToken]) {
-    for (const kind of ['suppression', 'webhook', 'inboundEmail', 'campaign', 'image', 'agent', 'grant'])
+    for (const kind of [
+      'suppression',
+      'webhook',
+      'inboundEmail',
+      'campaign',
+      'image',
+      'agent',
+      'grant',
+      'form',
+      'consent',
+    ])
       await MAKERS[kind]!(owner)
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })
   }

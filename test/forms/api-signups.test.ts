@@ -46,7 +46,10 @@ test('a sign-up by the API sends a confirmation email, and stores what was agree
   assert.equal(answer.status, 202, JSON.stringify(answer.body))
   assert.deepEqual(answer.body.data.attributes, { outcome: 'confirmation_sent' })
   const contact = await visitor.contact(form.audience, 'ann@there.test')
-  assert.equal(answer.body.data.relationships.contact.data.id, contact!['id'])
+  const { relationships } = answer.body.data
+  assert.equal(relationships.contact.data.id, contact!['id'])
+  const proof = await postrider.api('GET', `/consents/${relationships.consent.data.id}`)
+  assert.equal(proof.body.data.attributes.state, 'requested')
   const [email] = await visitor.emails('ann@there.test')
   assert.match(email!.html, /<html lang="de">/)
   const { keyring, store } = postrider.appliance.deps
@@ -73,10 +76,11 @@ test('each outcome is named, and those without an email change nothing (AU17)', 
   await visitor.press(await visitor.link('new@there.test'), 'refuse')
   postrider.clock.leap(HOUR)
   assert.equal(await outcomeOf(id, { email: 'new@there.test' }), 'refused_lately')
-  const suppression = { email: 'stop@there.test', reason: 'manual', scope: 'all' }
+  const suppression = { email: 'stop@there.test', scope: 'all' }
   const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
   const made = await postrider.api('POST', '/suppressions', document('suppressions', suppression, { relationships }))
-  if (made.status === 201) assert.equal(await outcomeOf(id, { email: 'stop@there.test' }), 'suppressed')
+  assert.equal(made.status, 201, JSON.stringify(made.body))
+  assert.equal(await outcomeOf(id, { email: 'stop@there.test' }), 'suppressed')
   const client_address = '2001:db8::7'
   for (const [name, outcome] of [
     ['a', 'confirmation_sent'],

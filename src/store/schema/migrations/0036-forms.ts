@@ -102,6 +102,7 @@ create index signups_of_form on signups (form_key, email);
 create index signups_of_email on signups (email_id) where email_id is not null;
 create index signups_of_consent on signups (consent_key);
 create index signups_waiting on signups (form_key) where state = 'waiting';
+create index consents_by_creation on consents (user_key, created_at);
 create index consents_of_form on consents (form_key, created_at) where form_key is not null;
 alter table consents add column released integer not null default 0;
 -- The loop of the sign-ups reads the rows that are due. Whichever process settles the email, none is missed.
