@@ -19,7 +19,7 @@ import { pauseIfFull, sentInHour } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
 import type { FormInput } from './signup-input.ts'
 import { count } from './signup.ts'
-import { currentTexts, type Form } from './versions.ts'
+import { currentTexts, type FormRow } from './versions.ts'
 
 export interface ContactDeps {
   store: Store
@@ -28,7 +28,7 @@ export interface ContactDeps {
 }
 
 interface ContactMessage {
-  form: Form
+  form: FormRow
   input: FormInput
   /** The language of the page. */
   language: string
@@ -88,7 +88,7 @@ function composed(
   return sign(message, { domain: name, selector, privateKey: createPrivateKey(privateKey), time: now })
 }
 
-function textOf(tx: Tx, form: Form, { email, message, typed }: FormInput, language: string): string {
+function textOf(tx: Tx, form: FormRow, { email, message, typed }: FormInput, language: string): string {
   const texts = currentTexts(tx, form)
   const { t } = wordsOf(form.language)
   const lines = texts.fields.flatMap((field) => {

@@ -9,8 +9,9 @@ import { raw } from '../store/query.ts'
 import { membersOf } from '../users/members.ts'
 import { addNotice, ownerAddress } from '../users/notices.ts'
 import { userByKey } from '../users/users.ts'
-import { moveForm, type Form } from './forms.ts'
+import { moveForm } from './forms.ts'
 import type { MessageLimits } from './limits.ts'
+import type { FormRow } from './versions.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
 
 /** Results are evaluated from this many confirmation emails on. */
@@ -23,15 +24,15 @@ export interface FormLimitDeps {
 }
 
 /** The hour before `now`, but not before the form was opened: its owner has seen what was earlier. */
-const since = ({ status_at }: Form, now: number): number => Math.max(now - HOUR, status_at)
+const since = ({ status_at }: FormRow, now: number): number => Math.max(now - HOUR, status_at)
 
 /** The sign-ups of a form in the last hour, or the messages of a contact form. */
-export function sentInHour(reader: Reader, messages: MessageLimits, form: Form, now: number): number {
+export function sentInHour(reader: Reader, messages: MessageLimits, form: FormRow, now: number): number {
   if (form.audience_key === null) return messages.since(form.key, since(form, now))
   return signupsInHour(reader, form, now)
 }
 
-export const signupsInHour = (reader: Reader, form: Form, now: number): number =>
+export const signupsInHour = (reader: Reader, form: FormRow, now: number): number =>
   reader.one(
     raw<{ count: number }>('select count(*) as count from consents where form_key = ? and created_at >= ?', [
       form.key,
@@ -40,7 +41,7 @@ export const signupsInHour = (reader: Reader, form: Form, now: number): number =
   ).count
 
 /** Pauses an open form if its results in the last hour show abuse. Returns whether it did. */
-export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: Form, now: number): boolean {
+export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: FormRow, now: number): boolean {
   const from = since(form, now)
   const { bounced, refused, sent } = tx.one(
     raw<{ sent: number; bounced: number; refused: number }>(
@@ -61,7 +62,7 @@ export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: Form, now: numb
 }
 
 /** Pauses an open form, and notifies the owner and the members who manage campaigns. Returns false if it is not open. */
-export function pauseByLimit(tx: Tx, { config }: FormLimitDeps, form: Form, reason: string, now: number): boolean {
+export function pauseByLimit(tx: Tx, { config }: FormLimitDeps, form: FormRow, reason: string, now: number): boolean {
   if (!moveForm(tx, form, 'limit', now, reason)) return false
   tx.afterCommit(() => FORM_EVENTS.paused.add())
   const { domain_key, id, name, user_key } = form
@@ -86,7 +87,7 @@ function managers(reader: Reader, userKey: number): string[] {
 }
 
 /** Pauses an open form that got `inHour` sign-ups or messages in the last hour, if that is too many. */
-export function pauseIfFull(tx: Tx, deps: FormLimitDeps, form: Form, inHour: number, now: number): boolean {
+export function pauseIfFull(tx: Tx, deps: FormLimitDeps, form: FormRow, inHour: number, now: number): boolean {
   const { per_form } = deps.config.signup
   if (inHour < per_form) return false
   const what = counted(per_form, form.audience_key === null ? 'message' : 'sign-up')

@@ -18,7 +18,7 @@ import { inputOf, isChecked, isUnreachable, readPost, sealCheck, type FormInput,
 import { readFormToken, sealFormToken } from './signup-token.ts'
 import { count, signUp } from './signup.ts'
 import type { SignupEmailDeps } from './signup-email.ts'
-import { currentTexts, textsOfVersion, wordsIn, type Form, type FormTexts } from './versions.ts'
+import { currentTexts, textsOfVersion, wordsIn, type FormRow, type FormTexts } from './versions.ts'
 
 const RETRY_BUSY = 60 * SECOND
 /** How long the token of a hosted form can be used. */
@@ -34,7 +34,7 @@ export const emailDeps = ({ bells, config, keyring }: AppDeps): SignupEmailDeps 
 /** A request to a form. */
 interface Request {
   context: Context
-  form: Form
+  form: FormRow
   texts: FormTexts
   language: string
   /** The origin of the page with the form: ours, another one that the owner has listed, or unknown. */
@@ -66,7 +66,7 @@ export function signupRoutes(deps: AppDeps): Hono {
 }
 
 /** A paused contact form is closed: its messages cannot wait. */
-const isUsable = ({ store }: AppDeps, form: Form): boolean =>
+const isUsable = ({ store }: AppDeps, form: FormRow): boolean =>
   isAvailable(store, form) && (form.audience_key !== null || form.status === 'open')
 
 async function post(deps: AppDeps, started: Request): Promise<Response> {
@@ -133,7 +133,7 @@ async function message(deps: AppDeps, request: Request, input: FormInput): Promi
 }
 
 /** Where a form was sent from, or undefined if another website sent it that its owner has not listed (AU9). */
-function originOf({ config }: AppDeps, form: Form, header: string | undefined): Request['origin'] | undefined {
+function originOf({ config }: AppDeps, form: FormRow, header: string | undefined): Request['origin'] | undefined {
   if (header === undefined || header === 'null') return { kind: 'none', value: null }
   if (header === new URL(config.http.public_url).origin) return { kind: 'own', value: header }
   return listOf(form.origins).includes(header) ? { kind: 'listed', value: header } : undefined
@@ -220,7 +220,7 @@ function checkPage(deps: AppDeps, request: Request, posted: Posted, { email }: F
 }
 
 /** Another website has sent the form: its visitor can use the hosted form. */
-function foreign(deps: AppDeps, context: Context, form: Form, language: string): Response | Promise<Response> {
+function foreign(deps: AppDeps, context: Context, form: FormRow, language: string): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'origin' })
   const texts = wordsOf(language)
   const { t } = texts

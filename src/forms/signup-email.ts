@@ -27,7 +27,7 @@ import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import { confirmUrl, type ConfirmLink } from './confirm-token.ts'
-import type { Form } from './versions.ts'
+import type { FormRow } from './versions.ts'
 
 export interface SignupEmailDeps extends RecipientEmailDeps {
   config: RecipientEmailDeps['config'] & Pick<Config, 'http' | 'signup'>
@@ -35,13 +35,13 @@ export interface SignupEmailDeps extends RecipientEmailDeps {
 
 /** A form with its audience and the audience's sending domain. */
 export interface AudienceForm {
-  form: Form
+  form: FormRow
   audience: Audience
   domain: Pick<RowOf<'domains'>, 'key' | 'name' | 'user_key'>
 }
 
 /** The form with its audience, or undefined if the audience or its domain was deleted. */
-export function withAudience(reader: Reader, form: Form): AudienceForm | undefined {
+export function withAudience(reader: Reader, form: FormRow): AudienceForm | undefined {
   const audience = reader.first(
     db.selectFrom('audiences').selectAll().where('key', '=', form.audience_key).where('deleted_at', 'is', null),
   )
@@ -103,7 +103,7 @@ const oneClick = (url: string, mail = false): Unsubscribe => ({ uris: [url], one
 const subscriberUrl = ({ config, keyring }: SignupEmailDeps, { audience, domain }: AudienceForm, email: string) =>
   unsubscribeUrl(keyring, config.http.public_url, { delivery: 0, domain: domain.key, audience: audience.key, email })
 
-const privacyLink = (form: Form, { t }: Texts) =>
+const privacyLink = (form: FormRow, { t }: Texts) =>
   form.privacy_url === null ? [] : [{ label: t('privacy_notice'), url: form.privacy_url }]
 
 /** Queues the email that asks for a confirmation. One click on "unsubscribe" in a mail program refuses it (AU21). */

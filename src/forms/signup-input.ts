@@ -12,7 +12,7 @@ import { hasManyFields } from '../views/html/fields.ts'
 import { strangers, withinMost, type PlainPageDeps } from '../views/html/plain-page.ts'
 import { controlOf, MAX_FIELD, MAX_MESSAGE, shownLabel, wordsOf, type FormError } from './hosted.ts'
 import type { Typed } from './signup.ts'
-import type { Form, FormTexts } from './versions.ts'
+import type { FormRow, FormTexts } from './versions.ts'
 
 /** The most bytes of a body, and fields in it. */
 const MAX_BODY = 16 * 1024
@@ -98,7 +98,7 @@ export interface FormInput {
 /** Checks what was typed. The errors name the controls of the form. */
 export function inputOf(
   posted: Posted,
-  form: Pick<Form, 'audience_key'>,
+  form: Pick<FormRow, 'audience_key'>,
   { language, texts }: { texts: FormTexts; language: string },
 ): { errors: FormError[]; input: FormInput } {
   const { t } = wordsOf(language)
@@ -154,19 +154,19 @@ function textErrors(
 // The check page (AU13) holds what was typed in hidden fields. Its token proves which values it showed.
 
 const CHECK_TIME = DAY
-const checkLabel = ({ id }: Pick<Form, 'id'>): string => `form check ${id}`
+const checkLabel = ({ id }: Pick<FormRow, 'id'>): string => `form check ${id}`
 
 /** The values that a check page shows or contains. */
 const checkedValues = (posted: Posted): string =>
   JSON.stringify([...posted].filter(([name]) => name !== 'check' && name !== 't').toSorted(([a], [b]) => (a < b ? -1 : 1)))
 
-export const sealCheck = (keyring: Keyring, form: Form, posted: Posted, now: number): string =>
+export const sealCheck = (keyring: Keyring, form: FormRow, posted: Posted, now: number): string =>
   keyring
     .seal(checkLabel(form), JSON.stringify([now, hash('sha256', checkedValues(posted))]))
     .toString('base64url')
 
 /** Whether a request comes from a check page that showed the same values in the last 24 hours. */
-export function isChecked(keyring: Keyring, form: Form, posted: Posted, now: number): boolean {
+export function isChecked(keyring: Keyring, form: FormRow, posted: Posted, now: number): boolean {
   const token = posted.get('check')
   if (token === undefined || token.length > MAX_FIELD * 2) return false
   try {

@@ -25,7 +25,7 @@ import {
   type AudienceForm,
   type SignupEmailDeps,
 } from './signup-email.ts'
-import type { Form } from './versions.ts'
+import type { FormRow } from './versions.ts'
 
 export type Signup = RowOf<'signups'>
 
@@ -94,7 +94,7 @@ type Counts = `${'requested' | 'confirmed' | 'refused' | 'expired' | 'stopped'}_
 /** Adds to the counts of a form. */
 export function count(
   tx: Tx,
-  { key }: Pick<Form, 'key'>,
+  { key }: Pick<FormRow, 'key'>,
   amounts: Partial<Record<Counts, number>>,
   now: number,
 ): void {
@@ -180,7 +180,7 @@ function hasRefused(reader: Reader, keyring: Keyring, userKey: number, email: st
   return reader.first(refused) !== undefined
 }
 
-const isWaiting = (reader: Reader, { key }: Form, email: string): boolean =>
+const isWaiting = (reader: Reader, { key }: FormRow, email: string): boolean =>
   reader.first(
     db
       .selectFrom('signups')

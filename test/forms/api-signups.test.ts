@@ -47,7 +47,7 @@ test('a sign-up by the API sends a confirmation email, and stores what was agree
   assert.deepEqual(answer.body.data.attributes, { outcome: 'confirmation_sent' })
   const contact = await visitor.contact(form.audience, 'ann@there.test')
   const { relationships } = answer.body.data
-  assert.equal(relationships.contact.data.id, contact!['id'])
+  assert.equal(relationships.contact.data.id, contact.id)
   const proof = await postrider.api('GET', `/consents/${relationships.consent.data.id}`)
   assert.equal(proof.body.data.attributes.state, 'requested')
   const [email] = await visitor.emails('ann@there.test')
@@ -130,7 +130,7 @@ test('a pending contact gets one more confirmation email, within the limits of i
   const { audience, id } = await makeForm()
   await outcomeOf(id, { email: 'again@there.test', name: 'Ann' })
   const contact = await visitor.contact(audience, 'again@there.test')
-  const again = () => postrider.api('POST', `/contacts/${contact!['id']}/confirmation`)
+  const again = () => postrider.api('POST', `/contacts/${contact.id}/confirmation`)
   assert.deepEqual((await again()).body.data.attributes, { outcome: 'limited' })
   postrider.clock.leap(6 * MINUTE)
   const answer = await again()
