@@ -80,24 +80,39 @@ export const signups = define('signups', {
       example: 'de',
     }),
     page: field(
-      line(500, 'characters').refine((url) => URL.canParse(url) && /^https?:/i.test(url), 'must be an http or https URL'),
-      { create: 'optional', read: 'never', about: 'URL of your page with the form.', example: 'https://example.net/news' },
-    ),
-    client_address: field(
-      z.string('must be an IP address').max(45, 'must be an IP address').refine((value) => isIP(value) !== 0, 'must be an IP address'),
+      line(500, 'characters').refine(
+        (url) => URL.canParse(url) && /^https?:/i.test(url),
+        'must be an http or https URL',
+      ),
       {
         create: 'optional',
         read: 'never',
-        about: 'IP address of the visitor. It is limited like a visitor of the hosted form, and only its hash is stored.',
+        about: 'URL of your page with the form.',
+        example: 'https://example.net/news',
+      },
+    ),
+    client_address: field(
+      z
+        .string('must be an IP address')
+        .max(45, 'must be an IP address')
+        .refine((value) => isIP(value) !== 0, 'must be an IP address'),
+      {
+        create: 'optional',
+        read: 'never',
+        about:
+          'IP address of the visitor. It is limited like a visitor of the hosted form, and only its hash is stored.',
         example: '192.0.2.7',
       },
     ),
-    consent_text: field(text(2000).refine((value) => value.trim() !== '', 'must not be empty'), {
-      create: 'optional',
-      read: 'never',
-      about: 'Text that the visitor agreed to, if it was not that of the form.',
-      example: 'I want the newsletter of Acme.',
-    }),
+    consent_text: field(
+      text(2000).refine((value) => value.trim() !== '', 'must not be empty'),
+      {
+        create: 'optional',
+        read: 'never',
+        about: 'Text that the visitor agreed to, if it was not that of the form.',
+        example: 'I want the newsletter of Acme.',
+      },
+    ),
     outcome,
   },
   relationships: {
@@ -121,7 +136,11 @@ export const signups = define('signups', {
         const texts = currentTexts(parts.store, form)
         const email = signupAddress(attributes.email)
         if (email === undefined)
-          throw refuseAttribute('invalid', 'email', `"${attributes.email}" is not an email address. Use an address such as ann@example.org.`)
+          throw refuseAttribute(
+            'invalid',
+            'email',
+            `"${attributes.email}" is not an email address. Use an address such as ann@example.org.`,
+          )
         const { client_address: client, consent_text, name = null } = attributes
         const asked = languageAmong(texts, attributes.language ?? '') ?? texts.language
         const given: NewSignup = {
@@ -149,7 +168,11 @@ function typedOf(texts: FormTexts, name: string | null, given: Record<string, un
   const known = texts.fields.map(({ key }) => key)
   const unknown = Object.keys(given).find((key) => key === 'name' || !known.includes(key))
   if (unknown !== undefined)
-    throw refuseAttribute('invalid', 'fields', `The form has no field "${unknown}". Use one of: ${known.join(', ') || 'none'}.`)
+    throw refuseAttribute(
+      'invalid',
+      'fields',
+      `The form has no field "${unknown}". Use one of: ${known.join(', ') || 'none'}.`,
+    )
   if (name !== null && !known.includes('name'))
     throw refuseAttribute('invalid', 'name', 'The form does not ask for a name. Add the field "name" to it first.')
   const cleaned = Object.entries(given).map(([key, value]) => [key, forLine(String(value))] as const)
@@ -160,8 +183,7 @@ function typedOf(texts: FormTexts, name: string | null, given: Record<string, un
 }
 
 function rowOf({ consent, contact, outcome }: SignedUp, now: number) {
-  if (outcome === 'closed')
-    throw refuse('form_closed', 'The form is not open. Set its status to open first.')
+  if (outcome === 'closed') throw refuse('form_closed', 'The form is not open. Set its status to open first.')
   return { key: 0, id: newId(now), outcome, contact_key: contact ?? null, consent_key: consent ?? null }
 }
 

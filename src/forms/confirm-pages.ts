@@ -16,11 +16,11 @@ import { controlOf, errorSummary, fieldControls, type FormError } from './hosted
 import { clientHash, limitsOf } from './limits.ts'
 import { emailDeps } from './public.ts'
 import { namesOf, pageOfSubscriber, type AudienceForm } from './signup-email.ts'
-import { readPost, typedOf, type Posted } from './signup-input.ts'
+import { readPost, typedOf, type FormPost } from './signup-input.ts'
 import { signUp, type Typed } from './signup.ts'
 import { currentTexts, textsOfVersion, wordsIn, type FormTexts } from './versions.ts'
 
-interface Visit {
+interface LinkVisit {
   context: Context
   link: ConfirmLink
 }
@@ -50,19 +50,17 @@ export function confirmRoutes(deps: AppDeps): Hono {
 }
 
 /** Does what a button says. Any other POST shows the page. */
-function act(deps: AppDeps, visit: Visit, posted: Posted): Response | Promise<Response> {
+function act(deps: AppDeps, visit: LinkVisit, posted: FormPost): Response | Promise<Response> {
   const { link } = visit
   const now = deps.clock.now()
   const action = posted.get('List-Unsubscribe') === 'One-Click' ? 'refuse' : posted.get('action')
   if (action === 'confirm') return confirmed(deps, visit, posted)
   if (action === 'resend') return resent(deps, visit)
   if (action !== 'refuse') return show(deps, visit, stateOfLink(deps.store, link, now))
-  return deps.store
-    .write((tx) => refuse(tx, emailDeps(deps), link, now))
-    .then((state) => show(deps, visit, state))
+  return deps.store.write((tx) => refuse(tx, emailDeps(deps), link, now)).then((state) => show(deps, visit, state))
 }
 
-async function confirmed(deps: AppDeps, visit: Visit, posted: Posted): Promise<Response> {
+async function confirmed(deps: AppDeps, visit: LinkVisit, posted: FormPost): Promise<Response> {
   const { context, link } = visit
   const now = deps.clock.now()
   const state = stateOfLink(deps.store, link, now)
@@ -84,15 +82,14 @@ async function confirmed(deps: AppDeps, visit: Visit, posted: Posted): Promise<R
 }
 
 /** Sends a new link to the address, within the limits of a sign-up. The answer is the same if it is not sent. */
-async function resent(deps: AppDeps, { context, link }: Visit): Promise<Response> {
+async function resent(deps: AppDeps, { context, link }: LinkVisit): Promise<Response> {
   const now = deps.clock.now()
   const state = stateOfLink(deps.store, link, now)
   if (state.kind !== 'expired') return show(deps, { context, link }, state)
   const { consent, of } = state
   const texts = textsOfPage(context, state)
   const { t } = texts
-  if (!isAvailable(deps.store, of.form))
-    return shortPage(context, texts, 410, t('closed_title'), t('closed_text'))
+  if (!isAvailable(deps.store, of.form)) return shortPage(context, texts, 410, t('closed_title'), t('closed_text'))
   const shown = currentTexts(deps.store, of.form)
   const language = consent?.language ?? shown.language
   const given = {
@@ -135,14 +132,14 @@ function refusedPost(context: Context, status: 408 | 413 | 415): Response | Prom
 }
 
 interface Corrected {
-  posted: Posted
+  posted: FormPost
   errors: FormError[]
 }
 
 /** The page of a link in its state. */
 function show(
   deps: AppDeps,
-  { context, link }: Visit,
+  { context, link }: LinkVisit,
   state: LinkState,
   corrected?: Corrected,
 ): Response | Promise<Response> {
@@ -160,7 +157,7 @@ function show(
   })
 }
 
-interface Content {
+interface LinkContent {
   status: PageStatus
   title: string
   body: Html
@@ -172,7 +169,7 @@ function contentOf(
   link: ConfirmLink,
   texts: Texts,
   corrected: Corrected | undefined,
-): Content {
+): LinkContent {
   const { date, t } = texts
   const names = namesOf(deps.store, state.of)
   switch (state.kind) {
@@ -219,7 +216,7 @@ function openContent(
   link: ConfirmLink,
   { t, ...rest }: Texts,
   corrected: Corrected | undefined,
-): Content {
+): LinkContent {
   const { consent, of, signup } = state
   const names = namesOf(deps.store, of)
   const shown = shownOf(deps, state)

@@ -61,13 +61,7 @@ export interface Confirmation {
 }
 
 /** Confirms a sign-up by its link, once. Returns what the link leads to then. */
-export function confirm(
-  tx: Tx,
-  deps: SignupEmailDeps,
-  link: ConfirmLink,
-  given: Confirmation,
-  now: number,
-): LinkState {
+export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given: Confirmation, now: number): LinkState {
   const state = stateOfLink(tx, link, now)
   if (state.kind !== 'open' && !(state.kind === 'refused' && state.again)) return state
   const { consent, of } = state

@@ -9,14 +9,14 @@ const SHORT = 10 * MINUTE
 /** With more clients than this, those that came first are forgotten. */
 const MOST_CLIENTS = 50_000
 
-type Limits = Pick<Config['signup'], 'per_client' | 'per_client_day'>
+type ClientRates = Pick<Config['signup'], 'per_client' | 'per_client_day'>
 
 export class ClientLimits {
   /** The times of the requests of each client, the oldest first. */
   readonly #times = new Map<string, number[]>()
 
   /** Counts a request. Returns the time (ms) until the next one is possible, or 0 if this one is. */
-  take(client: string, { per_client, per_client_day }: Limits, now: number): number {
+  take(client: string, { per_client, per_client_day }: ClientRates, now: number): number {
     const times = (this.#times.get(client) ?? []).filter((at) => at > now - DAY && at <= now)
     const wait = Math.max(waitFor(times, per_client_day, DAY, now), waitFor(times, per_client, SHORT, now))
     if (wait === 0) times.push(now)

@@ -14,7 +14,7 @@ import { formLanguage, formPage, formUrl, FORMS_PATH, noFormPage, wordsOf, type 
 import { clientHash, limitsOf } from './limits.ts'
 import { sentInHour } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
-import { inputOf, isChecked, isUnreachable, readPost, sealCheck, type FormInput, type Posted } from './signup-input.ts'
+import { inputOf, isChecked, isUnreachable, readPost, sealCheck, type FormInput, type FormPost } from './signup-input.ts'
 import { readFormToken, sealFormToken } from './signup-token.ts'
 import { count, signUp } from './signup.ts'
 import type { SignupEmailDeps } from './signup-email.ts'
@@ -32,7 +32,7 @@ export const emailDeps = ({ bells, config, keyring }: AppDeps): SignupEmailDeps 
 })
 
 /** A request to a form. */
-interface Request {
+interface FormRequest {
   context: Context
   form: FormRow
   texts: FormTexts
@@ -57,7 +57,7 @@ export function signupRoutes(deps: AppDeps): Hono {
     const json = listed && /\bapplication\/json\b/i.test(context.req.header('accept') ?? '')
     if (listed && json) allowOrigin(context, origin.value)
     if (!origin) return foreign(deps, context, form, language)
-    const request: Request = { context, form, texts, language, origin, json }
+    const request: FormRequest = { context, form, texts, language, origin, json }
     const wait = clients.take(rateKey(request.context, deps.config.http), deps.config.signup, deps.clock.now())
     if (wait > 0) return tooMany(deps, request, wait)
     return (await slots.run(() => post(deps, request))) ?? busy(request)
@@ -69,7 +69,7 @@ export function signupRoutes(deps: AppDeps): Hono {
 const isUsable = ({ store }: AppDeps, form: FormRow): boolean =>
   isAvailable(store, form) && (form.audience_key !== null || form.status === 'open')
 
-async function post(deps: AppDeps, started: Request): Promise<Response> {
+async function post(deps: AppDeps, started: FormRequest): Promise<Response> {
   const posted = await readPost(started.context, deps)
   if (typeof posted === 'number') return refused(started, posted)
   const request = { ...started, language: languageOf(started, posted) }
@@ -82,7 +82,10 @@ async function post(deps: AppDeps, started: Request): Promise<Response> {
     errors.push(unreachable(request, input))
   if (errors.length > 0) return withErrors(deps, request, posted, errors)
   const now = deps.clock.now()
-  if (mustCheck(deps, request, { posted, known: shown !== undefined }, now) && !isChecked(deps.keyring, form, posted, now))
+  if (
+    mustCheck(deps, request, { posted, known: shown !== undefined }, now) &&
+    !isChecked(deps.keyring, form, posted, now)
+  )
     return checkPage(deps, request, posted, input)
   if (posted.get(form.honeypot)) {
     FORM_EVENTS.stopped.add({ reason: 'honeypot' })
@@ -95,10 +98,10 @@ async function post(deps: AppDeps, started: Request): Promise<Response> {
     : await enlist(deps, { ...request, texts }, input, version)
 }
 
-const languageOf = ({ context, texts }: Request, posted: Posted): string =>
+const languageOf = ({ context, texts }: FormRequest, posted: FormPost): string =>
   formLanguage(context, texts, posted.get('lang'))
 
-async function enlist(deps: AppDeps, request: Request, input: FormInput, version: number): Promise<Response> {
+async function enlist(deps: AppDeps, request: FormRequest, input: FormInput, version: number): Promise<Response> {
   const { context, form, language, origin, texts } = request
   const client = clientAddress(context, deps.config.http)
   const page = pageOf(context.req.header('referer'))
@@ -121,11 +124,12 @@ const MAX_PAGE = 500
 
 /** The URL of the page with the form, without its query, which can contain anything about the visitor. */
 function pageOf(referer: string | undefined): string | null {
-  const url = referer !== undefined && referer.length <= MAX_PAGE && URL.canParse(referer) ? new URL(referer) : undefined
+  const url =
+    referer !== undefined && referer.length <= MAX_PAGE && URL.canParse(referer) ? new URL(referer) : undefined
   return url && /^https?:$/.test(url.protocol) ? url.origin + url.pathname : null
 }
 
-async function message(deps: AppDeps, request: Request, input: FormInput): Promise<Response> {
+async function message(deps: AppDeps, request: FormRequest, input: FormInput): Promise<Response> {
   const { context, form, language } = request
   const now = deps.clock.now()
   const delivered = await deliverMessage(deps, { form, input, language }, now)
@@ -133,7 +137,7 @@ async function message(deps: AppDeps, request: Request, input: FormInput): Promi
 }
 
 /** Where a form was sent from, or undefined if another website sent it that its owner has not listed (AU9). */
-function originOf({ config }: AppDeps, form: FormRow, header: string | undefined): Request['origin'] | undefined {
+function originOf({ config }: AppDeps, form: FormRow, header: string | undefined): FormRequest['origin'] | undefined {
   if (header === undefined || header === 'null') return { kind: 'none', value: null }
   if (header === new URL(config.http.public_url).origin) return { kind: 'own', value: header }
   return listOf(form.origins).includes(header) ? { kind: 'listed', value: header } : undefined
@@ -142,8 +146,8 @@ function originOf({ config }: AppDeps, form: FormRow, header: string | undefined
 /** Whether a person must press a second button first (AU13). */
 function mustCheck(
   deps: AppDeps,
-  { form, origin }: Request,
-  { known, posted }: { posted: Posted; known: boolean },
+  { form, origin }: FormRequest,
+  { known, posted }: { posted: FormPost; known: boolean },
   now: number,
 ): boolean {
   if (origin.kind === 'none' || !known) return true
@@ -155,13 +159,13 @@ function mustCheck(
   return sentInHour(deps.store, limitsOf(deps.store).messages, form, now) >= deps.config.signup.per_form / 2
 }
 
-const unreachable = ({ language }: Request, { email }: FormInput): FormError => ({
+const unreachable = ({ language }: FormRequest, { email }: FormInput): FormError => ({
   field: 'email',
   detail: wordsOf(language).t('error_email_domain', { domain: email.slice(email.lastIndexOf('@') + 1) }),
 })
 
 /** The answer to a form that was sent, whatever becomes of it. */
-function done({ context, form, json, language }: Request, { email }: FormInput): Response | Promise<Response> {
+function done({ context, form, json, language }: FormRequest, { email }: FormInput): Response | Promise<Response> {
   context.header('Cache-Control', 'no-store')
   if (json) return context.json({ status: 'requested' }, 202)
   if (form.requested_url !== null) return context.redirect(form.requested_url, 303)
@@ -181,7 +185,12 @@ function done({ context, form, json, language }: Request, { email }: FormInput):
   })
 }
 
-function withErrors(deps: AppDeps, request: Request, posted: Posted, errors: FormError[]): Response | Promise<Response> {
+function withErrors(
+  deps: AppDeps,
+  request: FormRequest,
+  posted: FormPost,
+  errors: FormError[],
+): Response | Promise<Response> {
   const { context, form, json, language, texts } = request
   if (json) return jsonErrors(context, 422, errors)
   const token = sealFormToken(deps.keyring, form, deps.clock.now())
@@ -190,7 +199,12 @@ function withErrors(deps: AppDeps, request: Request, posted: Posted, errors: For
 }
 
 /** The page with one more button. What was typed is in it, and nothing is stored (AU13). */
-function checkPage(deps: AppDeps, request: Request, posted: Posted, { email }: FormInput): Response | Promise<Response> {
+function checkPage(
+  deps: AppDeps,
+  request: FormRequest,
+  posted: FormPost,
+  { email }: FormInput,
+): Response | Promise<Response> {
   const { context, form, json, language, texts } = request
   FORM_EVENTS.stopped.add({ reason: 'check' })
   const values = new Map([...posted, ['version', String(form.version)], ['lang', language]])
@@ -200,7 +214,8 @@ function checkPage(deps: AppDeps, request: Request, posted: Posted, { email }: F
   const words = wordsOf(language)
   const { t } = words
   const detail = 'Send the same values again, with "check", "version" and "lang" of this answer.'
-  if (json) return jsonErrors(context, 422, [{ field: 'check', detail }], { check, version: form.version, lang: language })
+  if (json)
+    return jsonErrors(context, 422, [{ field: 'check', detail }], { check, version: form.version, lang: language })
   const { consent_text } = wordsIn(texts, language)
   const contact = form.audience_key === null
   const redirect = form.requested_url === null ? undefined : new URL(form.requested_url).origin
@@ -232,7 +247,7 @@ function foreign(deps: AppDeps, context: Context, form: FormRow, language: strin
   })
 }
 
-function tooMany(deps: AppDeps, request: Request, wait: number): Response | Promise<Response> {
+function tooMany(deps: AppDeps, request: FormRequest, wait: number): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'client' })
   const seconds = Math.ceil(wait / SECOND)
   request.context.header('Retry-After', String(seconds))
@@ -242,25 +257,30 @@ function tooMany(deps: AppDeps, request: Request, wait: number): Response | Prom
   return plain(request, 429, t('too_many_title'), text)
 }
 
-function busy(request: Request): Response | Promise<Response> {
+function busy(request: FormRequest): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'busy' })
   request.context.header('Retry-After', String(RETRY_BUSY / SECOND))
   const { t } = wordsOf(request.language)
   return plain(request, 503, t('too_many_title'), t('busy_text'))
 }
 
-function refused(request: Request, status: 408 | 413 | 415): Response | Promise<Response> {
+function refused(request: FormRequest, status: 408 | 413 | 415): Response | Promise<Response> {
   const { t } = wordsOf(request.language)
   return plain(request, status, t('post_refused_title'), t('post_refused_text'))
 }
 
 /** A short page, or its text as JSON. */
-function plain({ context, json, language }: Request, status: PageStatus, title: string, text: string) {
+function plain({ context, json, language }: FormRequest, status: PageStatus, title: string, text: string) {
   if (json) return jsonErrors(context, status, [{ field: '', detail: text }])
   return recipientPage(context, wordsOf(language), { status, title, body: html`<p>${text}</p>` })
 }
 
-function jsonErrors(context: Context, status: PageStatus, errors: FormError[], more: Record<string, unknown> = {}): Response {
+function jsonErrors(
+  context: Context,
+  status: PageStatus,
+  errors: FormError[],
+  more: Record<string, unknown> = {},
+): Response {
   context.header('Cache-Control', 'no-store')
   return context.json({ errors, ...more }, status)
 }

@@ -42,9 +42,12 @@ export const FORM_EVENTS = {
 }
 
 export const formFigures: readonly Metric[] = [
-  ...Object.values(FORM_EVENTS).map(
-    (counter): Metric => ({ name: counter.name, help: counter.help, type: 'counter', values: () => counter.values() }),
-  ),
+  ...Object.values(FORM_EVENTS).map((counter): Metric => ({
+    name: counter.name,
+    help: counter.help,
+    type: 'counter',
+    values: () => counter.values(),
+  })),
   {
     name: 'postrider_forms_paused',
     help: 'Forms that are paused.',

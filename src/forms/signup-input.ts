@@ -22,7 +22,7 @@ const MX_TIME = 3 * SECOND
 const MAX_ADDRESS = 254
 
 /** The first value of each field. Files are ignored. */
-export type Posted = ReadonlyMap<string, string>
+export type FormPost = ReadonlyMap<string, string>
 
 export type PostRefusal = 408 | 413 | 415
 
@@ -30,7 +30,7 @@ export type PostRefusal = 408 | 413 | 415
 export async function readPost(
   context: Context,
   deps: PlainPageDeps & { clock: Clock },
-): Promise<Posted | PostRefusal> {
+): Promise<FormPost | PostRefusal> {
   const { raw } = context.req
   const type = raw.headers.get('content-type') ?? ''
   if (!/^(?:application\/x-www-form-urlencoded|multipart\/form-data)\s*(?:;|$)/i.test(type)) return 415
@@ -39,7 +39,7 @@ export async function readPost(
   return read === LATE ? 408 : (read ?? 413)
 }
 
-async function fieldsOf(bytes: Buffer<ArrayBuffer>, type: string): Promise<Posted | undefined> {
+async function fieldsOf(bytes: Buffer<ArrayBuffer>, type: string): Promise<FormPost | undefined> {
   if (hasManyFields(bytes, type, MAX_FIELDS)) return undefined
   const fields = new Map<string, string>()
   const form = await new Response(bytes, { headers: { 'Content-Type': type } }).formData().catch(() => new FormData())
@@ -97,7 +97,7 @@ export interface FormInput {
 
 /** Checks what was typed. The errors name the controls of the form. */
 export function inputOf(
-  posted: Posted,
+  posted: FormPost,
   form: Pick<FormRow, 'audience_key'>,
   { language, texts }: { texts: FormTexts; language: string },
 ): { errors: FormError[]; input: FormInput } {
@@ -111,18 +111,15 @@ export function inputOf(
   errors.push(...wrong)
   const message = (posted.get('message') ?? '').replace(/\r\n?/g, '\n').trim()
   const isContact = form.audience_key === null
-  if (isContact) errors.push(...textErrors(message, { name: 'message', label: t('message_label') }, language, MAX_MESSAGE))
+  if (isContact)
+    errors.push(...textErrors(message, { name: 'message', label: t('message_label') }, language, MAX_MESSAGE))
   else if (texts.consent_checkbox && !posted.get('consent'))
     errors.push({ field: 'consent', detail: t('error_consent') })
   return { errors, input: { email: email ?? '', typed, message: isContact ? message : '' } }
 }
 
 /** The name and the fields that a form or a confirmation page shows, cleaned. */
-export function typedOf(
-  posted: Posted,
-  texts: FormTexts,
-  language: string,
-): { errors: FormError[]; typed: Typed } {
+export function typedOf(posted: FormPost, texts: FormTexts, language: string): { errors: FormError[]; typed: Typed } {
   const errors: FormError[] = []
   const fields: Record<string, string> = {}
   let name: string | null = null
@@ -146,9 +143,7 @@ function textErrors(
 ): FormError[] {
   const { t } = wordsOf(language)
   if (value === '') return required ? [{ field: name, detail: t('error_missing', { field: label }) }] : []
-  return value.length > most
-    ? [{ field: name, detail: t('error_long', { field: label, count: most }) }]
-    : []
+  return value.length > most ? [{ field: name, detail: t('error_long', { field: label, count: most }) }] : []
 }
 
 // The check page (AU13) holds what was typed in hidden fields. Its token proves which values it showed.
@@ -157,16 +152,16 @@ const CHECK_TIME = DAY
 const checkLabel = ({ id }: Pick<FormRow, 'id'>): string => `form check ${id}`
 
 /** The values that a check page shows or contains. */
-const checkedValues = (posted: Posted): string =>
-  JSON.stringify([...posted].filter(([name]) => name !== 'check' && name !== 't').toSorted(([a], [b]) => (a < b ? -1 : 1)))
+const checkedValues = (posted: FormPost): string =>
+  JSON.stringify(
+    [...posted].filter(([name]) => name !== 'check' && name !== 't').toSorted(([a], [b]) => (a < b ? -1 : 1)),
+  )
 
-export const sealCheck = (keyring: Keyring, form: FormRow, posted: Posted, now: number): string =>
-  keyring
-    .seal(checkLabel(form), JSON.stringify([now, hash('sha256', checkedValues(posted))]))
-    .toString('base64url')
+export const sealCheck = (keyring: Keyring, form: FormRow, posted: FormPost, now: number): string =>
+  keyring.seal(checkLabel(form), JSON.stringify([now, hash('sha256', checkedValues(posted))])).toString('base64url')
 
 /** Whether a request comes from a check page that showed the same values in the last 24 hours. */
-export function isChecked(keyring: Keyring, form: FormRow, posted: Posted, now: number): boolean {
+export function isChecked(keyring: Keyring, form: FormRow, posted: FormPost, now: number): boolean {
   const token = posted.get('check')
   if (token === undefined || token.length > MAX_FIELD * 2) return false
   try {

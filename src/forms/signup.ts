@@ -89,13 +89,13 @@ export function stopSignup(tx: Tx, formKey: number, outcome: Outcome, now: numbe
   return { outcome }
 }
 
-type Counts = `${'requested' | 'confirmed' | 'refused' | 'expired' | 'stopped'}_count`
+type FormCount = `${'requested' | 'confirmed' | 'refused' | 'expired' | 'stopped'}_count`
 
 /** Adds to the counts of a form. */
 export function count(
   tx: Tx,
   { key }: Pick<FormRow, 'key'>,
-  amounts: Partial<Record<Counts, number>>,
+  amounts: Partial<Record<FormCount, number>>,
   now: number,
 ): void {
   const set = Object.entries(amounts).map(([name, amount]) => [name, sql`${sql.ref(name)} + ${amount}`] as const)
@@ -157,16 +157,12 @@ export function isBlocked(
   return entries.some(
     ({ email, reason, scope }) =>
       email.startsWith('#') ||
-      (permanently
-        ? scope === 'all' || reason === 'hard_bounce' || reason === 'complaint'
-        : reason !== 'unsubscribe'),
+      (permanently ? scope === 'all' || reason === 'hard_bounce' || reason === 'complaint' : reason !== 'unsubscribe'),
   )
 }
 
 export const contactAt = (reader: Reader, audienceKey: number, email: string): Contact | undefined =>
-  reader.first(
-    db.selectFrom('contacts').selectAll().where('audience_key', '=', audienceKey).where('email', '=', email),
-  )
+  reader.first(db.selectFrom('contacts').selectAll().where('audience_key', '=', audienceKey).where('email', '=', email))
 
 function hasRefused(reader: Reader, keyring: Keyring, userKey: number, email: string, now: number): boolean {
   const refused = db
@@ -219,7 +215,13 @@ function subscribe(
   const { email, language, typed } = given
   const consent = consentOf(of, given, 'single', now)
   const fields = Object.keys(typed.fields).length > 0 ? typed.fields : null
-  const contact = insert(tx, deps.keyring, of.audience, { ...typed, custom_fields: fields, email, language, consent }, now)
+  const contact = insert(
+    tx,
+    deps.keyring,
+    of.audience,
+    { ...typed, custom_fields: fields, email, language, consent },
+    now,
+  )
   const row = contact && lastConsent(tx, contact)
   if (!row) return { outcome: 'limited' }
   const { messageId } = sendSubscribed(tx, deps, of, { to: email, language, consent: row }, now)
@@ -228,9 +230,7 @@ function subscribe(
 }
 
 const lastConsent = (reader: Reader, { key }: Contact): Consent | undefined =>
-  reader.first(
-    db.selectFrom('consents').selectAll().where('contact_key', '=', key).orderBy('key', 'desc').limit(1),
-  )
+  reader.first(db.selectFrom('consents').selectAll().where('contact_key', '=', key).orderBy('key', 'desc').limit(1))
 
 const setMessageId = (tx: Tx, { key }: Consent, message_id: string): unknown =>
   tx.run(db.updateTable('consents').set({ message_id }).where('key', '=', key))

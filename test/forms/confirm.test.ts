@@ -102,7 +102,9 @@ test('a confirmation subscribes with the values of the page, and sends the event
   assert.equal(contact?.language, 'en')
   assert.equal(consentOf(audience).state, 'confirmed')
   assert.equal((await forms.show(id))['counts'].confirmed, 1)
-  const [event] = all<{ data: string }>(`select data from events where type = 'contact.confirmed' order by key desc limit 1`)
+  const [event] = all<{ data: string }>(
+    `select data from events where type = 'contact.confirmed' order by key desc limit 1`,
+  )
   assert.deepEqual(JSON.parse(event!.data), { contact_id: contact.id, audience_id: audience, form_id: id, email })
   assert.equal(all('select key from signups where email = ?', [email]).length, 0)
 })
@@ -123,7 +125,13 @@ test('a token that is cut, changed or foreign leads to a neutral page (AU22, AU2
   const token = link.slice('/c/'.length)
   assert.doesNotMatch(Buffer.from(token, 'base64url').toString('latin1'), /visitor|there\.test/)
   const other = token.at(-5) === 'A' ? 'B' : 'A'
-  for (const bad of [token.slice(0, -4), `${token.slice(0, -5)}${other}${token.slice(-4)}`, `${token}=`, 'x', 'A'.repeat(2000)]) {
+  for (const bad of [
+    token.slice(0, -4),
+    `${token.slice(0, -5)}${other}${token.slice(-4)}`,
+    `${token}=`,
+    'x',
+    'A'.repeat(2000),
+  ]) {
     assert.equal((await postrider.page(`/c/${bad}`)).status, 404)
     assert.equal((await visitor.press(`/c/${bad}`, 'confirm')).status, 404)
     assert.equal(readConfirmToken(keyring, bad), undefined)
@@ -297,7 +305,10 @@ test('a deleted audience leaves a neutral page', async () => {
 
 test('after confirming, the page is that of the owner (AU11, AU27)', async () => {
   const { link } = await signedUp({ confirmed_url: `${SITE}/welcome` })
-  assert.match((await postrider.page(link)).headers.get('content-security-policy')!, /form-action 'self' https:\/\/www\.here\.test;/)
+  assert.match(
+    (await postrider.page(link)).headers.get('content-security-policy')!,
+    /form-action 'self' https:\/\/www\.here\.test;/,
+  )
   const answer = await visitor.press(link, 'confirm')
   assert.deepEqual([answer.status, answer.headers.get('location')], [303, `${SITE}/welcome`])
 })
@@ -333,7 +344,10 @@ test('a confirmation email that bounces removes the address and suppresses it', 
   await visitor.signUp(slug, 'bounce1@there.test')
   await until(() => consentOf(audience).state === 'bounced', 'the bounce of the confirmation email')
   assert.equal(await visitor.contact(audience, 'bounce1@there.test'), undefined)
-  assert.equal(all(`select key from suppressions where email = 'bounce1@there.test' and reason = 'hard_bounce'`).length, 1)
+  assert.equal(
+    all(`select key from suppressions where email = 'bounce1@there.test' and reason = 'hard_bounce'`).length,
+    1,
+  )
   assert.equal((await forms.show(id))['counts'].expired, 1)
 })
 

@@ -28,7 +28,11 @@ async function stage(attributes: Record<string, unknown> = {}) {
     { key: 'name', label: null, required: false },
     { key: 'order', label: 'Order number', required: false },
   ]
-  return { inbox, address, ...(await forms.open({ inbox }, { origins: [SITE], fields, consent_text: null, ...attributes })) }
+  return {
+    inbox,
+    address,
+    ...(await forms.open({ inbox }, { origins: [SITE], fields, consent_text: null, ...attributes })),
+  }
 }
 const received = async (inbox: string) => (await postrider.api('GET', `/inbound-emails?inbox=${inbox}`)).body.data
 

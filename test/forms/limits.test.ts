@@ -12,7 +12,9 @@ import { formKit } from '../kit/forms.ts'
 import { SITE, signupKit } from '../kit/signups.ts'
 import { until } from '../kit/until.ts'
 
-type Signup = Partial<Record<'per_client' | 'per_client_day' | 'per_form' | 'per_address', number>> & { check_mx?: boolean }
+type Signup = Partial<Record<'per_client' | 'per_client_day' | 'per_form' | 'per_address', number>> & {
+  check_mx?: boolean
+}
 
 /** A server with an open form. */
 async function stage(signup: Signup, more: Parameters<typeof startTestAppliance>[0] = {}) {
@@ -31,12 +33,18 @@ const notices = (postrider: TestAppliance) =>
     `select subject, text, recipient from notices where subject like 'The form%'`,
   )
 const metric = async ({ url }: TestAppliance, name: string): Promise<string> =>
-  (await (await fetch(`${url}/metrics`)).text()).split('\n').filter((line) => line.startsWith(name)).join('\n')
+  (await (await fetch(`${url}/metrics`)).text())
+    .split('\n')
+    .filter((line) => line.startsWith(name))
+    .join('\n')
 
 test('a client has its requests in 10 minutes and in a day, and is told when the next one is possible (AU38)', () => {
   const limits = new ClientLimits()
   const take = (now: number, client = 'a') => limits.take(client, { per_client: 3, per_client_day: 5 }, now)
-  assert.deepEqual([0, SECOND, 2 * SECOND].map((now) => take(now)), [0, 0, 0])
+  assert.deepEqual(
+    [0, SECOND, 2 * SECOND].map((now) => take(now)),
+    [0, 0, 0],
+  )
   assert.equal(take(MINUTE), 9 * MINUTE)
   assert.equal(take(MINUTE, 'b'), 0)
   assert.equal(take(10 * MINUTE), 0)
@@ -187,7 +195,9 @@ test('a domain that cannot send leaves sign-ups waiting, and they are sent when 
   const { domain, form, postrider, visitor } = await stage(MANY)
   await using _ = postrider
   const set = (status: string) =>
-    postrider.appliance.deps.store.write((tx) => tx.run(raw('update domains set status = ? where key = ?', [status, domain.key])))
+    postrider.appliance.deps.store.write((tx) =>
+      tx.run(raw('update domains set status = ? where key = ?', [status, domain.key])),
+    )
   await set('suspended')
   await visitor.signUp(form.slug, 'later@there.test')
   assert.deepEqual(await visitor.tags('later@there.test'), [])
@@ -227,7 +237,10 @@ test('2,000 sign-ups of 400 addresses by 100 clients send each address at most i
   assert.ok(emails && emails.count <= 200, String(emails?.count))
   assert.equal((await forms.show(form.id))['status'], 'paused')
   assert.equal(notices(postrider).length, 1)
-  const [unsubscribed] = rows<{ count: number }>(postrider, `select count(*) as count from contacts where status <> 'pending'`)
+  const [unsubscribed] = rows<{ count: number }>(
+    postrider,
+    `select count(*) as count from contacts where status <> 'pending'`,
+  )
   assert.equal(unsubscribed?.count, 0)
   assert.ok(audience)
 })

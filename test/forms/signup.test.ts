@@ -148,7 +148,11 @@ test('wrong input shows the form again with what was typed and messages at the f
 })
 
 test('an address is normalised like that of a contact, and anything else is refused (AU16)', () => {
-  const good = { ' Ann@There.Test ': 'ann@there.test', 'a@bücher.test': 'a@xn--bcher-kva.test', 'a+b@x.test': 'a+b@x.test' }
+  const good = {
+    ' Ann@There.Test ': 'ann@there.test',
+    'a@bücher.test': 'a@xn--bcher-kva.test',
+    'a+b@x.test': 'a+b@x.test',
+  }
   for (const [given, kept] of Object.entries(good)) assert.equal(signupAddress(given), kept)
   const bad = [
     '',
@@ -217,7 +221,12 @@ test('a body that does not arrive within 5 seconds is refused (AU46)', async () 
 })
 
 test('a form from a website that is not listed is refused, and nothing is stored (AU9)', async () => {
-  for (const origin of ['https://evil.test', 'http://www.here.test', `${SITE}.evil.test`, 'https://www.here.test:8443']) {
+  for (const origin of [
+    'https://evil.test',
+    'http://www.here.test',
+    `${SITE}.evil.test`,
+    'https://www.here.test:8443',
+  ]) {
     const answer = await visitor.send(form.slug, { email: 'foreign@there.test' }, { origin })
     assert.equal(answer.status, 403, origin)
     assert.match(await answer.text(), new RegExp(`href="[^"]*/f/${form.slug}"`))
@@ -238,7 +247,11 @@ test('the script of a listed website gets JSON, and others cannot read it (AU10)
   assert.deepEqual(await wrong.json(), {
     errors: [{ field: 'email', detail: 'Enter an email address such as ann@example.org.' }],
   })
-  const foreign = await visitor.send(form.slug, { email: 'script2@there.test' }, { accept, origin: 'https://evil.test' })
+  const foreign = await visitor.send(
+    form.slug,
+    { email: 'script2@there.test' },
+    { accept, origin: 'https://evil.test' },
+  )
   assert.equal(foreign.status, 403)
   assert.equal(foreign.headers.get('access-control-allow-origin'), null)
   const preflight = async (origin: string) =>

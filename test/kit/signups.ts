@@ -42,7 +42,10 @@ export function signupKit(postrider: () => TestAppliance): SignupKit {
       assert.match(await answer.text(), /Check your inbox/)
     },
     async emails(to) {
-      const { body } = await postrider().api('GET', `/outbound-emails?filter[to]=${encodeURIComponent(to)}&sort=created_at`)
+      const { body } = await postrider().api(
+        'GET',
+        `/outbound-emails?filter[to]=${encodeURIComponent(to)}&sort=created_at`,
+      )
       const emails: ReadEmail[] = []
       for (const { id } of body.data) {
         const { attributes } = (await postrider().api('GET', `/outbound-emails/${id}`)).body.data
