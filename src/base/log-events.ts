@@ -22,7 +22,7 @@ export const LOG_EVENTS = {
   systemd_notify_failed: 'systemd could not be notified',
   client_addresses_hidden: 'NAT hides the addresses of the clients',
   // Forms.
-  signup_received: 'A form was sent, with this outcome',
+  signup_received: 'A sign-up form was sent',
   // This machine and its data.
   problem_reported: 'A part of the server does not work',
   problem_cleared: 'The part works again',

@@ -141,9 +141,13 @@ export function consentsOf(reader: Reader, keyring: Keyring, userKey: number, em
   )
 }
 
-/** Gives a consent the contact that it leads to, after the former one was removed. */
-export function assignConsent(tx: Tx, { key }: Pick<Consent, 'key'>, contact: { key: number }, now: number): void {
-  tx.run(db.updateTable('consents').set({ contact_key: contact.key, updated_at: now }).where('key', '=', key))
+/** Adds to a consent its confirmation email, or the contact that it leads to after the former one was removed. */
+export function noteConsent(
+  tx: Tx,
+  { key }: Pick<Consent, 'key'>,
+  set: Partial<Pick<Consent, 'contact_key' | 'message_id' | 'released'>>,
+): void {
+  tx.run(db.updateTable('consents').set(set).where('key', '=', key))
 }
 
 /** Ends the consents of a contact whose address its owner removes or replaces. They keep the hash of the address. */
@@ -181,7 +185,7 @@ export interface ConsentRetention {
 
 const AT_ONCE = 500
 
-/** How long an address that refused gets no other request of the account (AU43). Its consent is kept at least as long. */
+/** How long an address that refused gets no other request of the account (AU43). Its consent is kept that long. */
 export const REFUSED_FOR = 90 * DAY
 
 /** Deletes consents whose time is over, and ends those whose contact is gone with its audience. */

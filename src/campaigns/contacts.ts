@@ -12,7 +12,7 @@ import { appendEvent } from '../store/events.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
-import { assignConsent, endConsents, recordConsent, type Consent, type NewConsent } from './consents.ts'
+import { noteConsent, endConsents, recordConsent, type Consent, type NewConsent } from './consents.ts'
 
 export type Contact = RowOf<'contacts'>
 
@@ -135,7 +135,7 @@ export function insert(
     }),
   )
   if (!contact) return undefined
-  if ('key' in given.consent) assignConsent(tx, given.consent, contact, now)
+  if ('key' in given.consent) noteConsent(tx, given.consent, { contact_key: contact.key })
   else recordOwnConsent(tx, keyring, contact, given.consent, now)
   return contact
 }
@@ -294,6 +294,48 @@ export function leaveAudience(tx: Tx, contact: Contact, now: number): void {
   const audience = tx.one(db.selectFrom('audiences').select(['id', 'domain_key']).where('key', '=', audience_key))
   const data = { contact_id: id, audience_id: audience.id, form_id: null, email }
   appendEvent(tx, { type: 'contact.unsubscribed', user_key, domain_key: audience.domain_key, data, at: now })
+}
+
+/**
+ * Subscribes a contact on its own confirmation, with the values that it has confirmed. Its consent is confirmed in the
+ * same transaction.
+ */
+export function confirmContact(
+  tx: Tx,
+  contact: Contact,
+  { fields, language, name }: { name: string | null; fields: Readonly<Record<string, string>>; language: string },
+  now: number,
+): Contact {
+  const custom = { ...(JSON.parse(contact.custom_fields ?? '{}') as Record<string, unknown>), ...fields }
+  const custom_fields = Object.keys(custom).length > 0 ? JSON.stringify(custom) : null
+  const set = { name: name ?? contact.name, custom_fields, language }
+  tx.run(db.updateTable('contacts').set(set).where('key', '=', contact.key))
+  setOwnStatus(tx, contact.key, { status: 'subscribed', left_audience: 0 }, now)
+  return must(contactByKey(tx, contact.key), 'The contact')
+}
+
+/**
+ * Removes the unsubscribe suppression of an address on a domain, for one audience: its contacts in the other audiences
+ * stay unsubscribed (AU24). Returns whether there was one.
+ */
+export function releaseFor(
+  tx: Tx,
+  { domain_key, key }: Pick<Audience, 'domain_key' | 'key'>,
+  email: string,
+  now: number,
+): boolean {
+  if (!marketingSuppressed(tx, domain_key, email)) return false
+  const others = db.selectFrom('audiences').select('key').where('domain_key', '=', domain_key).where('key', '<>', key)
+  tx.run(
+    db
+      .updateTable('contacts')
+      .set({ left_audience: 1, updated_at: now })
+      .where('email', '=', email)
+      .where('status', '=', 'unsubscribed')
+      .where('audience_key', 'in', others),
+  )
+  takeAll(tx, domain_key, email, now, 'unsubscribe')
+  return true
 }
 
 /** Subscribes an unsubscribed contact again: neither a suppression nor the audience keeps it unsubscribed. */

@@ -1,12 +1,11 @@
-// Sign-ups by the API, for the owner's own pages, and one more confirmation email for a pending contact (AU17). They pass
-// the same limits as the hosted form.
-import { isIP } from 'node:net'
+// Sign-ups by the API, for the owner's own pages, and one more confirmation email for a pending contact (AU17). They
+// pass the same limits as the hosted form.
 import { z } from 'zod'
 import { forLine } from '../base/clean-text.ts'
 import { refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { isObject, jsonOf } from '../base/json.ts'
-import { customerOf } from '../base/network.ts'
+import { customerOf, isAddress } from '../base/network.ts'
 import { consentByKey } from '../campaigns/consents.ts'
 import type { Contact } from '../campaigns/contacts.ts'
 import { define, type ApiDeps } from '../jsonapi/define.ts'
@@ -95,7 +94,7 @@ export const signups = define('signups', {
       z
         .string('must be an IP address')
         .max(45, 'must be an IP address')
-        .refine((value) => isIP(value) !== 0, 'must be an IP address'),
+        .refine((value) => isAddress(value), 'must be an IP address'),
       {
         create: 'optional',
         read: 'never',

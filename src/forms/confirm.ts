@@ -1,11 +1,19 @@
 // The end of a sign-up: the owner of the address confirms or refuses, the link expires, or the confirmation email
 // bounces. The consent holds the result, so that each later request by the same link is answered from it (AU25).
 import { MINUTE } from '../base/clock.ts'
-import { jsonOf } from '../base/json.ts'
+import { must } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { consentByKey, moveConsent, type Consent } from '../campaigns/consents.ts'
-import { contactByKey, dropContact, insert, leaveAudience, type Contact } from '../campaigns/contacts.ts'
-import { marketingSuppressed, suppress, takeAll } from '../suppressions/suppressions.ts'
+import { consentByKey, moveConsent, noteConsent, type Consent } from '../campaigns/consents.ts'
+import {
+  confirmContact,
+  contactByKey,
+  dropContact,
+  insert,
+  leaveAudience,
+  releaseFor,
+  type Contact,
+} from '../campaigns/contacts.ts'
+import { suppress } from '../suppressions/suppressions.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, raw } from '../store/query.ts'
@@ -70,9 +78,12 @@ export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given:
   const set = { confirmed_at: consent.confirmed_at ?? now, confirm_client: given.client, ended_at: null }
   const confirmed = moveConsent(tx, consent, 'confirm', now, set)
   if (!confirmed) return state
-  if (releaseDomain(tx, of, link.email, now))
-    tx.run(db.updateTable('consents').set({ released: 1 }).where('key', '=', consent.key))
-  const contact = subscribe(tx, deps.keyring, { of, consent: confirmed, email: link.email, given }, now)
+  if (releaseFor(tx, of.audience, link.email, now)) noteConsent(tx, consent, { released: 1 })
+  const known =
+    contactAt(tx, of.audience.key, link.email) ??
+    insert(tx, deps.keyring, of.audience, { email: link.email, consent: confirmed }, now)
+  const { language, typed } = given
+  const contact = confirmContact(tx, must(known, 'The contact of a confirmation'), { ...typed, language }, now)
   endOthers(tx, contact, confirmed, now)
   count(tx, of.form, { confirmed_count: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: 'confirmed' }))
@@ -87,53 +98,6 @@ export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given:
   // A consent that a scanner refused was confirmed before, so its welcome email was sent.
   if (consent.confirmed_at === null) sendWelcome(tx, deps, of, { consent: confirmed, contact }, now)
   return { kind: 'confirmed', of, consent: confirmed }
-}
-
-/**
- * Removes the unsubscribe suppression of an address on a domain. Contacts in its other audiences stay unsubscribed
- * (AU24). Returns whether there was one.
- */
-function releaseDomain(tx: Tx, { audience, domain }: AudienceForm, email: string, now: number): boolean {
-  if (!marketingSuppressed(tx, domain.key, email)) return false
-  tx.run(
-    raw(
-      `update contacts set left_audience = 1, updated_at = ? where email = ? and status = 'unsubscribed' and audience_key <> ?
-         and audience_key in (select key from audiences where domain_key = ?)`,
-      [now, email, audience.key, domain.key],
-    ),
-  )
-  takeAll(tx, domain.key, email, now, 'unsubscribe')
-  return true
-}
-
-interface Subscribing {
-  of: AudienceForm
-  consent: Consent
-  email: string
-  given: Confirmation
-}
-
-/** Subscribes the contact of a confirmed consent, with the values that the page showed (AU15). */
-function subscribe(tx: Tx, keyring: Keyring, { consent, email, given, of }: Subscribing, now: number): Contact {
-  const { language, typed } = given
-  const known = contactAt(tx, of.audience.key, email) ?? insert(tx, keyring, of.audience, { email, consent }, now)
-  if (!known) throw new Error('A contact was neither found nor inserted.')
-  const fields = { ...(jsonOf(known.custom_fields ?? '{}') as Record<string, unknown>), ...typed.fields }
-  tx.run(
-    db
-      .updateTable('contacts')
-      .set({
-        name: typed.name ?? known.name,
-        custom_fields: Object.keys(fields).length > 0 ? JSON.stringify(fields) : null,
-        language,
-        status: 'subscribed',
-        left_audience: 0,
-        status_at: now,
-        updated_at: now,
-      })
-      .where('key', '=', known.key),
-  )
-  return { ...known, ...contactByKey(tx, known.key) }
 }
 
 const othersOf = (reader: Reader, contactKey: number, consent: Pick<Consent, 'key'>): Consent[] =>
@@ -159,8 +123,8 @@ function dropSignups(tx: Tx, consents: readonly Pick<Consent, 'key'>[]): void {
 }
 
 /**
- * Refuses a sign-up by its link: "this was not me", or one click on "unsubscribe" (AU43). Long after the confirmation it
- * unsubscribes from the audience. Returns what the link leads to then.
+ * Refuses a sign-up by its link: "this was not me", or one click on "unsubscribe" (AU43). Long after the confirmation,
+ * it unsubscribes from the audience. Returns what the link leads to then.
  */
 export function refuse(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, now: number): LinkState {
   const state = stateOfLink(tx, link, now)
@@ -168,7 +132,7 @@ export function refuse(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, now: nu
   const { consent, of } = state
   if (!consent) return state
   const late = consent.state === 'confirmed' && now >= (consent.confirmed_at ?? now) + BOTH_WITHIN
-  if (late || !refuseConsent(tx, deps, of, consent, link.email, now)) {
+  if (late || !refuseConsent(tx, deps, { of, consent, email: link.email }, now)) {
     const contact = consent.contact_key === null ? undefined : contactByKey(tx, consent.contact_key)
     if (contact) leaveAudience(tx, contact, now)
   }
@@ -179,9 +143,7 @@ export function refuse(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, now: nu
 function refuseConsent(
   tx: Tx,
   deps: SignupEmailDeps,
-  of: AudienceForm,
-  consent: Consent,
-  email: string,
+  { consent, email, of }: { of: AudienceForm; consent: Consent; email: string },
   now: number,
 ): boolean {
   const refused = moveConsent(tx, consent, 'refuse', now, { ended_at: now, released: 0 })
@@ -229,7 +191,7 @@ export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: nu
   const form = formByKey(tx, signup.form_key)
   if (consent && form && signup.state === 'complained') {
     const of = withAudience(tx, form)
-    if (of && refuseConsent(tx, deps, of, consent, signup.email, now)) return
+    if (of && refuseConsent(tx, deps, { of, consent, email: signup.email }, now)) return
   }
   const bounced = signup.state === 'bounced'
   tx.run(db.deleteFrom('signups').where('key', '=', signup.key))

@@ -21,7 +21,7 @@ import type { FormInput } from './signup-input.ts'
 import { count } from './signup.ts'
 import { currentTexts, type FormRow } from './versions.ts'
 
-export interface MessageDeps {
+export interface ContactMessageDeps {
   store: Store
   keyring: Keyring
   config: Pick<Config, 'hostname' | 'http' | 'signup'>
@@ -35,7 +35,7 @@ interface ContactMessage {
 }
 
 /** Delivers a message to the inbox of its form. Returns false if the form is not open any more. */
-export function deliverMessage(deps: MessageDeps, given: ContactMessage, now: number): Promise<boolean> {
+export function deliverMessage(deps: ContactMessageDeps, given: ContactMessage, now: number): Promise<boolean> {
   const { messages } = limitsOf(deps.store)
   return deps.store.write((tx) => {
     const form = formByKey(tx, given.form.key)
@@ -56,10 +56,10 @@ export function deliverMessage(deps: MessageDeps, given: ContactMessage, now: nu
   })
 }
 
-/** The message, signed by the domain of the inbox. What was typed is in Reply-To and in the text, and in no other field. */
+/** The message, signed by the domain of the inbox. What was typed is only in Reply-To and in the text. */
 function composed(
   tx: Tx,
-  { keyring }: MessageDeps,
+  { keyring }: ContactMessageDeps,
   { form, inbox, input, language }: ContactMessage & { inbox: { address: string; domain_key: number } },
   now: number,
 ): string {

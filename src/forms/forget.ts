@@ -1,5 +1,5 @@
-// Erases an address from the sign-ups: those that wait are deleted (AU35). Their contacts and consents are erased by the
-// campaigns. A link in an email that was sent leads to the neutral page then.
+// Erases an address from the sign-ups: those that wait are deleted (AU35). The campaigns erase contacts and consents. A
+// link in an email that was sent leads to the neutral page then.
 import type { Erasing } from '../store/erasing.ts'
 import type { Tx } from '../store/database.ts'
 import { raw } from '../store/query.ts'

@@ -61,7 +61,7 @@ export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: FormRow, now: n
   return false
 }
 
-/** Pauses an open form, and notifies the owner and the members who manage campaigns. Returns false if it is not open. */
+/** Pauses an open form, and notifies owner and members who manage campaigns. Returns false if it is not open. */
 export function pauseByLimit(tx: Tx, { config }: FormLimitDeps, form: FormRow, reason: string, now: number): boolean {
   if (!moveForm(tx, form, 'limit', now, reason)) return false
   tx.afterCommit(() => FORM_EVENTS.paused.add())

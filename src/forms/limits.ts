@@ -1,5 +1,5 @@
-// The limits of public requests (AU38, AU46): how many one client sends, and how many are processed at once. Clients are
-// kept in memory by their address, or the /64 of IPv6, until their last request is a day old.
+// The limits of public requests (AU38, AU46): how many one client sends, and how many are processed at once. Clients
+// are kept in memory by their address, or the /64 of IPv6. A restart forgets them.
 import { DAY, MINUTE } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'

@@ -1,5 +1,5 @@
-// POST /f/SLUG: a form that somebody sent, from our page or from another website (AU9 to AU14, AU37 to AU46). Nothing in
-// the answer depends on what is known about the address.
+// POST /f/SLUG: a form that somebody sent, from our page or from another website (AU9 to AU14, AU37 to AU46). Nothing
+// in the answer depends on what is known about the address.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import { DAY, SECOND } from '../base/clock.ts'

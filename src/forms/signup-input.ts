@@ -1,5 +1,5 @@
-// What a form sends: its bytes become fields, and its fields a sign-up or errors for the page (AU12, AU16). Every text is
-// bounded, on one line, and without characters that hide.
+// What a form sends: its bytes become fields, and its fields a sign-up or errors for the page (AU12, AU16). Every text
+// is bounded, and without control characters.
 import type { Context } from 'hono'
 import { DAY, SECOND, type Clock } from '../base/clock.ts'
 import { forLine } from '../base/clean-text.ts'

@@ -1,11 +1,11 @@
-// Sign-ups (AU14 to AU17, AU26). A sign-up changes no contact: what was typed waits beside the consent until the owner of
-// the address confirms. Whatever is known about the address, the visitor gets the same answer, and each outcome writes
-// to the store, so that the time of the answer shows no difference either.
+// Sign-ups (AU14 to AU17, AU26). A sign-up changes no contact: what was typed waits next to the consent until the owner
+// of the address confirms. Whatever is known about the address, the visitor gets the same answer, and each outcome
+// writes to the store, so that the time of the answer shows no difference either.
 import { HOUR } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
-import { consentByKey, recordConsent, REFUSED_FOR, type Consent, type NewConsent } from '../campaigns/consents.ts'
+import { consentByKey, noteConsent, recordConsent, REFUSED_FOR, type Consent, type NewConsent } from '../campaigns/consents.ts'
 import { insert, type Contact } from '../campaigns/contacts.ts'
 import { isLimited } from '../recipients/limits.ts'
 import { keptForms, marketingSuppressed } from '../suppressions/suppressions.ts'
@@ -225,15 +225,12 @@ function subscribe(
   const row = contact && lastConsent(tx, contact)
   if (!row) return { outcome: 'limited' }
   const { messageId } = sendSubscribed(tx, deps, of, { to: email, language, consent: row }, now)
-  if (messageId !== undefined) setMessageId(tx, row, messageId)
+  if (messageId !== undefined) noteConsent(tx, row, { message_id: messageId })
   return { outcome: 'subscribed', contact: contact.key, consent: row.key }
 }
 
 const lastConsent = (reader: Reader, { key }: Contact): Consent | undefined =>
   reader.first(db.selectFrom('consents').selectAll().where('contact_key', '=', key).orderBy('key', 'desc').limit(1))
-
-const setMessageId = (tx: Tx, { key }: Consent, message_id: string): unknown =>
-  tx.run(db.updateTable('consents').set({ message_id }).where('key', '=', key))
 
 /** Stores a sign-up with its consent, and sends the confirmation email if the form is open. */
 function request(
@@ -282,7 +279,7 @@ export function askToConfirm(tx: Tx, deps: SignupEmailDeps, of: AudienceForm, si
   const { email, language } = signup
   const { id, messageId, result } = sendConfirmation(tx, deps, of, { to: email, language, contact, consent }, now)
   if (result !== 'sent' || id === undefined || messageId === undefined) return false
-  setMessageId(tx, consent, messageId)
+  noteConsent(tx, consent, { message_id: messageId })
   const expires_at = now + deps.config.signup.confirm_within
   tx.run(
     db

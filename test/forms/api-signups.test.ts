@@ -109,13 +109,13 @@ const WRONG: Record<string, [attributes: Record<string, unknown>, pointer: strin
   'a name with a line break': [{ email: 'a@x.test', name: 'A\nB' }, '/name'],
   'a number as a name': [{ email: 'a@x.test', name: 7 }, '/name'],
   'an unknown field': [{ email: 'a@x.test', fields: { shoe: '43' } }, '/fields'],
-  'a field that is no text': [{ email: 'a@x.test', fields: { city: 7 } }, '/fields'],
+  'a number in a field': [{ email: 'a@x.test', fields: { city: 7 } }, '/fields'],
   'a field that is too long': [{ email: 'a@x.test', fields: { city: 'x'.repeat(201) } }, '/fields'],
   'fields that are a list': [{ email: 'a@x.test', fields: [] }, '/fields'],
-  'a page that is no URL': [{ email: 'a@x.test', page: 'javascript:alert(1)' }, '/page'],
-  'a client that is no address': [{ email: 'a@x.test', client_address: 'localhost' }, '/client_address'],
+  'a page without an http URL': [{ email: 'a@x.test', page: 'javascript:alert(1)' }, '/page'],
+  'a client without an IP address': [{ email: 'a@x.test', client_address: 'localhost' }, '/client_address'],
   'an empty text': [{ email: 'a@x.test', consent_text: ' ' }, '/consent_text'],
-  'a language that is none': [{ email: 'a@x.test', language: 'x' }, '/language'],
+  'a malformed language': [{ email: 'a@x.test', language: 'x' }, '/language'],
   'an unknown attribute': [{ email: 'a@x.test', status: 'subscribed' }, '/status'],
 }
 for (const [what, [attributes, pointer]] of Object.entries(WRONG))

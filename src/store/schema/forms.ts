@@ -91,8 +91,8 @@ export const formsTables = tablesOf('forms', {
       typed: json({ digested: true, person: 'mark', held: true }),
       language: text({ undigested: 'a language', nobody: 'a language' }),
       /**
-       * Waiting: the form is paused, and no email has been sent. A trigger sets `bounced` and `complained` by the status
-       * of the confirmation email.
+       * Waiting: the form is paused, and no email has been sent. A trigger sets `bounced` and `complained` by the
+       * status of the confirmation email.
        */
       state: oneOf(['waiting', 'sent', 'bounced', 'complained']),
       /** The id of the confirmation email. */
