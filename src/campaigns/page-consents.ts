@@ -6,7 +6,7 @@ import { found, type Place } from '../views/html/place.ts'
 import { relatedId, text, type Thing, type Visit } from '../views/html/visit.ts'
 import { badge, facts, search, table, time, type Cell, type Html } from '../views/html/widgets.ts'
 import { listOf, type ListView } from '../views/list.ts'
-import { audiences, contacts } from './api-audiences.ts'
+import { audiences } from './api-audiences.ts'
 import { consents } from './api-consents.ts'
 
 type ConsentThing = Thing<typeof consents>

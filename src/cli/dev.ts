@@ -77,7 +77,7 @@ const reached = (endpoints: readonly { host: string; port: number }[]): string =
   endpoints.map(({ host, port }) => formatEndpoint(reachedAt(host), port)).join()
 
 /** The output of the command for a sandbox, with the member names of its JSON. */
-const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sandbox, dataDir: string) => ({
+const shownOf = ({ domain, form, inbox, receiver, token, url, user, ...sandbox }: Sandbox, dataDir: string) => ({
   url,
   console: sandbox.consoleLink,
   api: `${url}/api/v1`,
@@ -85,6 +85,7 @@ const shownOf = ({ domain, inbox, receiver, token, url, user, ...sandbox }: Sand
   domain,
   user,
   inbox,
+  ...(form !== undefined && { form }),
   from: inbox,
   to: 'reply@friend.example',
   smtp_port: sandbox.smtpPort,
@@ -135,7 +136,7 @@ Postrider sandbox: the real server with simulated DNS and simulated recipients. 
   token    ${shown.token}
   domain   ${shown.domain} (active; email from any address @${shown.domain} is signed)
   inbox    ${shown.inbox} (receives email on port ${shown.smtp_port})
-  SMTP     ${shown.submission} (STARTTLS) and ${shown.submissions} (TLS); any user name, the token as the password
+${shown.form === undefined ? '' : `  form     ${shown.form} (people subscribe to your newsletter)\n`}  SMTP     ${shown.submission} (STARTTLS) and ${shown.submissions} (TLS); any user name, the token as the password
 
 Send a first email from another terminal:
 

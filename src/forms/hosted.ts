@@ -3,6 +3,7 @@
 import type { Context } from 'hono'
 import { html, raw } from 'hono/html'
 import type { Config } from '../base/config.ts'
+import { escapeHtml } from '../message/template.ts'
 import { acceptedLanguages, languageIn, textsIn, type Texts } from '../recipients/languages.ts'
 import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
 import type { Reader } from '../store/database.ts'
@@ -226,11 +227,11 @@ export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
   const contact = isContact(form)
   const must = ` (${t('required')})`
   const labelled = (label: string, required: boolean, field: string): string =>
-    `<p><label>${escaped(label)}${required ? escaped(must) : ''}<br>${field}</label></p>`
+    `<p><label>${escapeHtml(label)}${required ? escapeHtml(must) : ''}<br>${field}</label></p>`
   const paragraph = (text: string | null): string[] =>
-    text === null ? [] : [`<p>${escaped(text).replaceAll('\n', '<br>')}</p>`]
+    text === null ? [] : [`<p>${escapeHtml(text).replaceAll('\n', '<br>')}</p>`]
   const input = (name: string, attributes: string, required: boolean): string =>
-    `<input name="${escaped(name)}" ${attributes}${required ? ' required' : ''}>`
+    `<input name="${escapeHtml(name)}" ${attributes}${required ? ' required' : ''}>`
   const asked = texts.fields.map((field) => {
     const attributes = `type="text" maxlength="${MAX_FIELD}"${field.key === 'name' ? ' autocomplete="name"' : ''}`
     return labelled(
@@ -240,11 +241,11 @@ export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
     )
   })
   const ticked = texts.consent_checkbox && !contact
-  const tick = `<p><label><input type="checkbox" name="consent" value="yes" required> ${escaped(t('consent_label'))}</label></p>`
+  const tick = `<p><label><input type="checkbox" name="consent" value="yes" required> ${escapeHtml(t('consent_label'))}</label></p>`
   const privacy = texts.privacy_url
   return [
-    `<form method="post" action="${escaped(formUrl(config, form))}" accept-charset="utf-8" lang="${language}"${contact ? ' enctype="multipart/form-data"' : ''}>`,
-    `<h2>${escaped(title)}</h2>`,
+    `<form method="post" action="${escapeHtml(formUrl(config, form))}" accept-charset="utf-8" lang="${language}"${contact ? ' enctype="multipart/form-data"' : ''}>`,
+    `<h2>${escapeHtml(title)}</h2>`,
     ...paragraph(intro),
     labelled(t('email_label'), true, input('email', 'type="email" autocomplete="email" maxlength="254"', true)),
     ...asked,
@@ -257,16 +258,14 @@ export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
           ),
         ]
       : []),
-    `<div style="position:absolute;left:-9999px" aria-hidden="true"><label>${escaped(t('honeypot_label'))} <input type="text" name="${form.honeypot}" tabindex="-1" autocomplete="off"></label></div>`,
+    `<div style="position:absolute;left:-9999px" aria-hidden="true"><label>${escapeHtml(t('honeypot_label'))} <input type="text" name="${form.honeypot}" tabindex="-1" autocomplete="off"></label></div>`,
     `<input type="hidden" name="version" value="${form.version}"><input type="hidden" name="lang" value="${language}">`,
     ...(ticked ? [...paragraph(consent_text), tick] : []),
-    `<p><button type="submit"${button === null && lang !== language ? ` lang="${lang}"` : ''}>${escaped(button ?? t(contact ? 'send_button' : 'subscribe_button'))}</button></p>`,
+    `<p><button type="submit"${button === null && lang !== language ? ` lang="${lang}"` : ''}>${escapeHtml(button ?? t(contact ? 'send_button' : 'subscribe_button'))}</button></p>`,
     ...paragraph(texts.controller === null ? null : t('controller_note', { controller: texts.controller })),
     ...(ticked ? [] : paragraph(consent_text)),
     ...(contact ? [] : paragraph(t('unsubscribe_note'))),
-    ...(privacy === null ? [] : [`<p><a href="${escaped(privacy)}">${escaped(t('privacy_notice'))}</a></p>`]),
+    ...(privacy === null ? [] : [`<p><a href="${escapeHtml(privacy)}">${escapeHtml(t('privacy_notice'))}</a></p>`]),
     '</form>',
   ].join('\n')
 }
-
-const escaped = (text: string): string => html`${text}`.toString()

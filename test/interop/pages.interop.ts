@@ -15,7 +15,7 @@ import { withPrograms } from './rig/need.ts'
 
 /** Pages whose address needs no name of anything. */
 const FIXED =
-  '/ /find /keys /mail /receivers /queue /campaigns /campaigns/new /pictures /audiences /audiences/new /inboxes /inboxes/new /suppressions /suppressions/new /domains /domains/new /webhooks /webhooks/new /tokens /tokens/new /agents /privacy /server /server/load /server/watch /server/warmup /server/log /people /people/new /account /nonsense /members /members/new /accounts /audit /brand /server/settings'
+  '/ /find /keys /mail /receivers /queue /campaigns /campaigns/new /pictures /audiences /audiences/new /inboxes /inboxes/new /suppressions /suppressions/new /domains /domains/new /webhooks /webhooks/new /tokens /tokens/new /agents /privacy /server /server/load /server/watch /server/warmup /server/log /people /people/new /account /nonsense /members /members/new /forms /forms/new /accounts /audit /brand /server/settings'
 /** Console URLs that this test skips: files, frames, form targets, and pages of other tests. */
 const LEFT_OUT = [
   /\.csv$/,
@@ -27,6 +27,22 @@ const LEFT_OUT = [
   /^\/docs/,
   /^\/(?:join|sign-in)/,
 ]
+
+const FORM = {
+  name: 'Website',
+  title: 'Old Trees News',
+  consent_text: 'I would like to receive Old Trees News once a month.',
+  controller: 'Old Trees Ltd, Ghent',
+  privacy_url: 'https://sandbox.example/privacy',
+  opt_in: 'single',
+  single_reason: 'Customers are signed in.',
+  language: 'en',
+  fields: [
+    { key: 'name', label: null, required: true },
+    { key: 'city', label: 'City', required: false },
+  ],
+  translations: { de: { title: 'Alte Bäume', consent_text: 'Ja gern.', labels: { city: 'Ort' } } },
+}
 
 withPrograms('every page in Chromium', missing, () => {
   let server: BuiltConsole
@@ -76,7 +92,20 @@ withPrograms('every page in Chromium', missing, () => {
     const [past] = await server.api('GET', `/audiences/${id}/list-imports`)
     const parts = ['', '/suppressed', '/add', '/import', '/imports', `/imports/${past!.id}`, `/contacts/${contact!.id}`]
     places.push(...parts.map((part) => `/audiences/${id}${part}`))
+    const [consent] = await server.api('GET', `/contacts/${contact!.id}/consents`)
+    places.push(`/audiences/${id}/consents`, `/audiences/${id}/contacts/${contact!.id}/consents/${consent!.id}`)
+    await server.api('DELETE', `/contacts/${(await server.api('GET', `/audiences/${id}/contacts`))[1].id}`)
+    const [withdrawn] = await server.api('GET', `/audiences/${id}/consents?filter[state]=withdrawn`)
+    places.push(`/audiences/${id}/consents/${withdrawn!.id}`)
     return id
+  }
+
+  async function makeForm(audience: string): Promise<void> {
+    const relationships = { audience: { data: { type: 'audiences', id: audience } } }
+    const { id } = await server.api('POST', '/forms', 'forms', FORM, { relationships })
+    await server.api('PATCH', `/forms/${id}`, 'forms', { status: 'open' }, { id })
+    await server.api('PATCH', `/forms/${id}`, 'forms', { intro: 'Once a month.' }, { id })
+    places.push(`/forms/${id}`, `/forms/${id}?lang=de`, `/forms/${id}/versions`)
   }
 
   async function makeMail(domain: string): Promise<void> {
@@ -124,7 +153,9 @@ withPrograms('every page in Chromium', missing, () => {
     const [pair] = await server.api('GET', '/warmups')
     places.push(`/server/warmup/${pair!.id}`)
     await makeMail(domain!.id)
-    await makeCampaigns(await makeAudience(domain!.id))
+    const audience = await makeAudience(domain!.id)
+    await makeCampaigns(audience)
+    await makeForm(audience)
     await browser.open(server.console)
     await browser.headed('Overview')
     // A picture, a person who is invited, and a domain that is not set up yet.

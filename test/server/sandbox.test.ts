@@ -49,6 +49,11 @@ test('two sandboxes that start at the same moment next to a used port both run, 
       const answer = await fetch(`${url}/api/v1/domains`, { headers: { authorization: `Bearer ${token}` } })
       assert.equal(answer.status, 200)
     }
+    for (const { form } of sandboxes) {
+      const page = await fetch(form!)
+      assert.equal(page.status, 200)
+      assert.match(await page.text(), /<h1>Sandbox News<\/h1>/)
+    }
   } finally {
     for (const sandbox of sandboxes) await sandbox.stop()
     taken.close()

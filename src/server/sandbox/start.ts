@@ -19,6 +19,7 @@ import { domainByKey, listDomains } from '../../domains/find.ts'
 import { registerDomain } from '../../domains/lifecycle.ts'
 import { startDns } from './dns.ts'
 import { startExchanger, type ReceivedMail } from './exchanger.ts'
+import { sandboxForm } from './form.ts'
 import { startReceiver } from './receiver.ts'
 import { sandboxZone } from './zone.ts'
 import type { Store } from '../../store/database.ts'
@@ -63,6 +64,8 @@ export interface Sandbox {
   /** A link that signs in to the console, once. */
   consoleLink: string
   inbox: string
+  /** The URL of an open sign-up form, if the server has forms. */
+  form: string | undefined
   smtpPort: number
   submissionPort: number
   submissionsPort: number
@@ -111,7 +114,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     const host = http.host === '127.0.0.1' ? 'localhost' : http.host
     config.http.public_url = `http://${host}:${appliance.http.port}`
     keepServerNames(config, log)
-    const { plaintext, link } = await furnish(appliance, options)
+    const { form, plaintext, link } = await furnish(appliance, options)
     return {
       appliance,
       consoleLink: `${config.http.public_url}/sign-in?link=${link}&now=1`,
@@ -120,6 +123,7 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
       domain: DOMAIN,
       user: USER,
       inbox: INBOX,
+      form,
       smtpPort: appliance.smtp[0]!.port,
       submissionPort: appliance.submission[0]!.port,
       submissionsPort: appliance.submissions[0]!.port,
@@ -170,13 +174,13 @@ function settingsFor(
 }
 
 /**
- * Creates the user, the active domain and the inboxes unless they exist, a new token, and a link that signs in. Throws
+ * Creates the user, the active domain, the inboxes and the form unless they exist, a new token, and a link that signs in. Throws
  * an OperatorError when the domain cannot be verified.
  */
 async function furnish(
   { deps }: Appliance,
   { clock, log }: SandboxOptions,
-): Promise<{ plaintext: string; link: string }> {
+): Promise<{ plaintext: string; link: string; form: string | undefined }> {
   const { store } = deps
   const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
   const domainDeps = { ...deps, ring: deps.bells.domains }
@@ -198,5 +202,6 @@ async function furnish(
     duration: '1_month',
   })
   const link = await store.write((tx) => makeLink(tx, user, clock.now()))
-  return { plaintext, link }
+  const form = await sandboxForm(deps, user, domain.id)
+  return { plaintext, link, form }
 }
