@@ -104,6 +104,7 @@ export const LOG_EVENTS = {
   sandbox_message_received: 'The sandbox received a message',
   sandbox_sign_in_link: 'A sign-in link for the sandbox was requested',
   sandbox_reply_rejected: 'A simulated reply was rejected',
+  sandbox_confirmation_failed: 'The sandbox could not press the button of a confirmation email',
   sandbox_webhook_received: 'The sandbox received a webhook request',
 } as const satisfies Record<string, string>
 

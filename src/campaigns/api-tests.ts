@@ -5,7 +5,7 @@ import { contentApart } from './content-apart.ts'
 import { exampleContact, valuesOf } from './render.ts'
 import { knownAddress } from '../message/address.ts'
 import { campaignSender } from '../message/identity.ts'
-import { requireSubscription } from '../mail/accept/admit.ts'
+import { ofCaller, requireSubscription } from '../mail/accept/admit.ts'
 import { submitEmail } from '../mail/accept/submit.ts'
 import { knownDomain } from '../domains/find.ts'
 import { define } from '../jsonapi/define.ts'
@@ -69,8 +69,7 @@ export const campaignTests = define('campaign-tests', {
           track_opens: false,
           track_clicks: false,
           agent_id: caller.agentId,
-          program: caller.program,
-          cappedToken: caller.cappedToken,
+          ...ofCaller(caller),
         })
         return { row: { key: email.key, id: email.id, email: attributes.email, outbound_email_id: email.id } }
       },

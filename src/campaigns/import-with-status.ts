@@ -29,8 +29,8 @@ export const stricter = (one: Standing, other: Standing): Standing =>
 /** `email` is in the form of `contactAddress`. */
 export interface ContactWithStatus extends NewContact {
   status: Standing
-  /** The consent of this contact, if the list has one for each. */
-  consent?: NewConsent
+  /** When the contact agreed (ms), if the list has it. */
+  consent_at?: number
 }
 
 /** The counts of an import. Each contact is counted once. */
@@ -63,7 +63,7 @@ export interface ImportedLot {
 }
 
 export interface ImportWays {
-  /** The consent of the contacts that have none of their own. */
+  /** The consent of all contacts, except its time. */
   consent: NewConsent
   /** Only returns the counts that an import would have. */
   dry?: boolean
@@ -139,7 +139,7 @@ interface Importing {
 function importOne(
   tx: Tx,
   { audience, consent, keep, keyring, now }: Importing,
-  { status: standing, ...contact }: ContactWithStatus,
+  { consent_at, status: standing, ...contact }: ContactWithStatus,
 ): keyof ImportCounts | { reason: string } {
   const { domain_key, user_key } = audience
   const { email } = contact
@@ -150,7 +150,13 @@ function importOne(
   // No status of a contact means "blocked". And an erased address must not be stored again.
   if (standing === 'blocked' || keptForm(tx, keyring, domain_key, email) !== normalised(email))
     return news === undefined || news === 'skipped' ? 'skipped' : 'suppressed'
-  const added = insert(tx, keyring, audience, { ...contact, consent: contact.consent ?? consent }, now)
+  const added = insert(
+    tx,
+    keyring,
+    audience,
+    { ...contact, consent: { ...consent, confirmed_at: consent_at ?? null } },
+    now,
+  )
   if (added) return countOf(added.status)
   const changed = keep ? false : renew(tx, audience, contact, now)
   if (typeof changed === 'object') return changed

@@ -11,7 +11,7 @@ import {
   takeAll,
   type Suppression,
 } from '../suppressions/suppressions.ts'
-import type { Reader, Store, Tx } from '../store/database.ts'
+import type { Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 
 /** Unsubscribes the recipient of a delivery. False when the recipient was unsubscribed already. */

@@ -110,6 +110,7 @@ export const EXAMPLES: Record<string, readonly string[]> = {
     'postrider contacts import Readers readers.csv --dry-run',
     'postrider contacts import Readers subscribed_members_export.csv --from mailchimp',
     'postrider contacts import Readers list.csv --map email=Mail --map city=Ort --map status=Zustand',
+    'postrider contacts import Readers shop.csv --consent "Box ticked in our shop" --consent-date "Ordered at"',
     'gunzip -c list.csv.gz | postrider contacts import Readers -',
   ],
   'contacts export': ['postrider contacts export Readers > readers.csv'],

@@ -1,6 +1,7 @@
 // What the compatibility APIs share. Each translates a request into one or a few requests to the API inside the
 // process, with the rights of the token's owner. Whether an email may be sent, to whom and how much is decided there. A
 // compatibility API itself only refuses what it cannot put into a request of the API.
+import { setImmediate as turn } from 'node:timers/promises'
 import { Hono, type Context } from 'hono'
 import type { Config } from '../base/config.ts'
 import { codeOf, Refusal, type Code } from '../base/errors.ts'
@@ -13,9 +14,11 @@ import type { Inside } from '../jsonapi/in-process-api.ts'
 import { JSON_API } from '../jsonapi/media.ts'
 import type { Caller } from '../jsonapi/resource.ts'
 import type { Gate } from '../jsonapi/routes.ts'
+import { endRepeats } from '../mail/batches.ts'
 import type { Store } from '../store/database.ts'
 import { createGate } from '../users/gate.ts'
 import type { TokenRequests } from '../users/requests.ts'
+import { inTime, whenAnswered } from './answer-time.ts'
 import { WRONG_TOKEN, type WrongToken } from '../users/wrong-tokens.ts'
 
 export interface CompatDeps extends ErrorDeps {
@@ -101,6 +104,8 @@ export interface CompatCall {
 export interface CompatAnswer {
   status?: number
   body: unknown
+  /** The batch that it reports. An equal request is a repeat of the batch until the client has this answer. */
+  batch?: string
   headers?: Record<string, string>
 }
 
@@ -182,8 +187,19 @@ async function perform(
     if (rate.refusal) throw rate.refusal
     if (!endpoint) throw unknown(api, context.req.path, allow)
     const call = callOf(serving, { context, caller, endpoint, header })
-    const { body, status = 200, headers: own } = await endpoint.run(call)
+    const { batch, body, status = 200, headers: own } = await endpoint.run(call)
     answered(status)
+    if (batch !== undefined) {
+      // The server sees now if the client left while the request was processed.
+      await turn()
+      whenAnswered(
+        context,
+        () =>
+          void deps.store
+            .write((tx) => endRepeats(tx, batch))
+            .catch((thrown: unknown) => deps.log.fault('compat', thrown)),
+      )
+    }
     return Response.json(body, { status, headers: { ...headers, ...own } })
   } catch (thrown) {
     // The client disconnected.
@@ -244,7 +260,9 @@ function callOf(
     context,
     ask: askAs(inside, caller),
     create: async (type, attributes) => {
-      const { body, headers } = await inside.create(caller, `/${type}`, { type, attributes })
+      const { body, headers } = await inTime(deps.clock, (begin) =>
+        inside.create({ ...caller, begin }, `/${type}`, { type, attributes }),
+      )
       return { created: oneOf(JSON.parse(body as string) as CompatDocument), headers: repeatedIn(headers) }
     },
     askForDomains: (names) =>

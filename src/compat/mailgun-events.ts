@@ -1,4 +1,5 @@
 // The events of Mailgun's clients: GET /email-events of the API, with filter expressions and pages as paths.
+import { setImmediate as turn } from 'node:timers/promises'
 import type { Keyring } from '../base/keyring.ts'
 import { isObject, jsonOf } from '../base/json.ts'
 import {
@@ -15,8 +16,11 @@ import { timeIn } from './mailgun-messages.ts'
 
 const USUAL = 100
 const MOST = 300
-/** The pages of the API that one request reads, if a filter leaves out most events. */
+/** The fewest events of a page of the API: most of them may be left out. */
+const READ_AT_ONCE = 100
+/** The pages of the API that one request reads if a filter leaves out most events, or all of them. */
 const MOST_PAGES = 50
+const MOST_EMPTY_PAGES = 1000
 
 type Data = Record<string, unknown>
 
@@ -307,7 +311,7 @@ async function eventsAt(
   let at: EventPlace = place
   for (let pages = 0; events.length < query.limit; pages++) {
     // A page of the API, without the events that the client already has.
-    parameters.set('page[size]', String(query.limit))
+    parameters.set('page[size]', String(Math.max(query.limit, READ_AT_ONCE)))
     if (at.cursor !== undefined) parameters.set('page[cursor]', at.cursor)
     const { document }: CompatAsked = await ask('GET', `/email-events?${parameters.toString()}`)
     const all = [document.data].flat()
@@ -322,7 +326,9 @@ async function eventsAt(
     const cursor = document.meta?.next_cursor
     if (taken < all.length || !cursor) break
     at = { cursor }
-    if (pages >= MOST_PAGES && events.length > 0) break
+    if (pages >= (events.length > 0 ? MOST_PAGES : MOST_EMPTY_PAGES)) break
+    // Other work has its turn.
+    await turn()
   }
   return { events: place.last ? events.reverse() : events, next: place.last ? { last: true } : at }
 }

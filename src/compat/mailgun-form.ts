@@ -72,9 +72,38 @@ export class MailgunForm {
   }
 }
 
+/** The beginning of a part that is a text, with a name that needs no decoding. */
+const TEXT_PART = /^\r\ncontent-disposition: form-data; name="([\w:.-]+)"$/i
+const LINE = Buffer.from('\r\n')
+
+/**
+ * The fields of a multipart form in the way that clients write forms without files, or undefined for any other form. It
+ * costs an eighth of the parser of the runtime, which reads a stream.
+ */
+export function textFields(bytes: Buffer, type: string): [string, string][] | undefined {
+  const [, boundary] = /^multipart\/form-data; ?boundary=([\w-]{1,70})$/i.exec(type) ?? []
+  if (boundary === undefined) return undefined
+  const between = Buffer.from(`\r\n--${boundary}`)
+  const fields: [string, string][] = []
+  if (!bytes.subarray(0, between.length - LINE.length).equals(between.subarray(LINE.length))) return undefined
+  let at = between.length - LINE.length
+  for (let end = bytes.indexOf(between, at); end >= 0; end = bytes.indexOf(between, at)) {
+    const from = bytes.indexOf('\r\n\r\n', at)
+    const [, name] =
+      (from >= 0 && from <= at + 2 * MAX_NAME && TEXT_PART.exec(bytes.toString('latin1', at, from))) || []
+    // A byte order mark is not part of the text.
+    if (name === undefined || from + 4 > end || bytes[from + 4] === 0xef) return undefined
+    fields.push([name, bytes.toString('utf8', from + 4, end)])
+    at = end + between.length
+  }
+  return /^--(?:\r\n)?$/.test(bytes.toString('latin1', at, at + 5)) ? fields : undefined
+}
+
 /** The fields of a form. Throws a CompatError. */
 async function parsedForm(bytes: Buffer<ArrayBuffer>, type: string): Promise<Iterable<[string, string | File]>> {
   if (/^application\/x-www-form-urlencoded\b/i.test(type)) return new URLSearchParams(bytes.toString())
+  const texts = textFields(bytes, type)
+  if (texts) return texts
   try {
     const form = await new Response(bytes, { headers: { 'Content-Type': type } }).formData()
     return form as unknown as Iterable<[string, string | File]>

@@ -6,6 +6,7 @@ import { parseAddress } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { ignoredHeader, invalid, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
 import { addressesIn, MailgunForm, withMailgunForm } from './mailgun-form.ts'
+import { textOf, unsubscribeOf, withReachableOneClick } from './mailgun-unsubscribe.ts'
 
 const MAX_BATCH = 1000
 
@@ -102,25 +103,6 @@ const isSameAddress = (one = '', other = ''): boolean => {
   return a !== undefined && a.address.toLowerCase() === b?.address.toLowerCase()
 }
 
-/** Placeholders for this server's own unsubscribe address. */
-const OWN_ADDRESS = /^(?:mailto:)?%(?:tag_)?unsubscribe_email%$/
-
-/** The URIs of the sender come first: the reader's choice belongs to the list that the sender keeps. */
-function unsubscribeOf(text: string, post: boolean, isBatch: boolean): CompatAttributes {
-  const all = [...text.matchAll(/<([^<>]+)>/g)].map(([, uri = '']) => uri.trim())
-  if (all.length === 0)
-    throw invalid(
-      'h:List-Unsubscribe',
-      '"h:List-Unsubscribe" must contain URIs in angle brackets, such as <https://example.org/u/1>.',
-    )
-  const uris = all.filter((uri) => !OWN_ADDRESS.test(uri))
-  const oneClick = post && uris.some((uri) => /^(?:https:|%)/i.test(uri))
-  return {
-    unsubscribe: { uris, one_click: oneClick, mail: uris.length < all.length },
-    ...(isBatch && { stream: 'bulk' }),
-  }
-}
-
 /** The metadata of an email is at most 4 KB, before and after placeholders are filled. */
 const MAX_METADATA = 8192
 
@@ -144,8 +126,6 @@ function metadataOf(form: MailgunForm): CompatAttributes {
     throw invalid('v:*', `The variables must be at most ${MAX_METADATA} characters long together.`)
   return Object.keys(metadata).length > 0 ? { metadata } : {}
 }
-
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /** Tracking, tags and the time of sending. */
 function optionsOf(form: MailgunForm): CompatAttributes {
@@ -332,7 +312,7 @@ async function sendBatch(
   const { from, message_id, metadata, tags, attachments, ...texts } = attributes
   const domain = parseAddress(String(from))?.domain ?? ''
   const email = {
-    ...(mapTexts(texts, 'html') as CompatAttributes),
+    ...withReachableOneClick(mapTexts(texts, 'html') as CompatAttributes, recipients),
     ...withoutUndefined({ from, metadata, tags, attachments }),
   }
   const { created, headers } = await call.create('outbound-email-batches', {
@@ -346,11 +326,12 @@ async function sendBatch(
     ...keyOf(call),
   })
   const { id } = created
-  return queued(`<${id}@${domain}>`, {
+  const answer = queued(`<${id}@${domain}>`, {
     'Postrider-Batch': id,
     ...ignoredHeader(form.ignored()),
     ...headers,
   })
+  return { ...answer, batch: id }
 }
 
 /** Metadata and Message-ID of one recipient, with their values. */

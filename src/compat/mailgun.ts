@@ -54,12 +54,15 @@ const FIELDS: Readonly<Record<string, string>> = {
 function fieldOf(field: string | undefined): string | null {
   const [first = '', second = ''] = (field ?? '').replace(/^email\//, '').split('/')
   if (first === '') return null
+  if (/(?:^|\/)recipients\/\d+\/variables\b/.test(field ?? '')) return 'recipient-variables'
   return first === 'headers' && second !== '' ? `h:${second}` : (FIELDS[first] ?? first)
 }
 
 /** A sentence of the API with the client's names of fields. */
 const inWordsOfClients = (detail: string): string =>
-  detail.replace(/"(\w+)"/g, (whole, name: string) => (Object.hasOwn(FIELDS, name) ? `"${FIELDS[name]}"` : whole))
+  detail
+    .replace(/"recipients\.\d+\.variables[^"]*"/, 'A value in "recipient-variables"')
+    .replace(/"(\w+)"/g, (whole, name: string) => (Object.hasOwn(FIELDS, name) ? `"${FIELDS[name]}"` : whole))
 
 function endpointsOf({ keyring, publicUrl }: PageDeps): CompatEndpoint[] {
   const events = listEvents({ keyring, publicUrl })
@@ -120,7 +123,8 @@ function answerOf({ problems, status: given }: CompatError) {
   const prefix = first?.code === 'not_found' && first.field === 'from' ? 'Domain not found: ' : ''
   return {
     status,
-    body: { message: prefix + errors.map(({ detail }) => detail).join(' '), errors },
+    // Many recipients of a batch often have the same problem.
+    body: { message: prefix + [...new Set(errors.map(({ detail }) => detail))].join(' '), errors },
     ...(status === 401 && { headers: { 'WWW-Authenticate': 'Basic realm="Postrider"' } }),
   }
 }

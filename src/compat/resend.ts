@@ -211,7 +211,7 @@ const sendBatch = (call: CompatCall): Promise<CompatAnswer> =>
         errors.push({ index, message: thrown.message })
       }
     const data: { id: string | undefined }[] = []
-    let repeat = {}
+    let [repeat, batch]: [Record<string, string>, string | undefined] = [{}, undefined]
     if (emails.length > 0) {
       const attributes = {
         emails: emails.map((each) => each.attributes),
@@ -220,14 +220,18 @@ const sendBatch = (call: CompatCall): Promise<CompatAnswer> =>
         ...idempotencyOf(call),
       }
       const { created, headers } = await call.create('outbound-email-batches', attributes)
-      repeat = headers
+      ;[repeat, batch] = [headers, created.id]
       for (const { errors: faults, id, index } of created.attributes['results'] as ResendBatchResult[])
         if (faults)
           errors.push({ index: emails[index]?.index ?? index, message: faults.map(({ detail }) => detail).join(' ') })
         else data.push({ id })
     }
     errors.sort((one, other) => one.index - other.index)
-    return { body: isPermissive ? { data, errors } : { data }, headers: { ...ignoredHeader(ignored), ...repeat } }
+    return {
+      body: isPermissive ? { data, errors } : { data },
+      headers: { ...ignoredHeader(ignored), ...repeat },
+      ...(batch !== undefined && { batch }),
+    }
   })
 
 const atIndex = (index: number, { headers, problems, status }: CompatError): CompatError =>

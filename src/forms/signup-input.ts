@@ -39,7 +39,8 @@ export async function readPost(
   return read === LATE ? 408 : (read ?? 413)
 }
 
-async function fieldsOf(bytes: Buffer<ArrayBuffer>, type: string): Promise<FormPost | undefined> {
+/** The fields of a body, or undefined if there are too many. A body that is no form has no fields. */
+export async function fieldsOf(bytes: Buffer<ArrayBuffer>, type: string): Promise<FormPost | undefined> {
   if (hasManyFields(bytes, type, MAX_FIELDS)) return undefined
   const fields = new Map<string, string>()
   const form = await new Response(bytes, { headers: { 'Content-Type': type } }).formData().catch(() => new FormData())
@@ -157,11 +158,11 @@ const checkedValues = (posted: FormPost): string =>
     [...posted].filter(([name]) => name !== 'check' && name !== 't').toSorted(([a], [b]) => (a < b ? -1 : 1)),
   )
 
-export const sealCheck = (keyring: Keyring, form: FormRow, posted: FormPost, now: number): string =>
+export const sealCheck = (keyring: Keyring, form: Pick<FormRow, 'id'>, posted: FormPost, now: number): string =>
   keyring.seal(checkLabel(form), JSON.stringify([now, hash('sha256', checkedValues(posted))])).toString('base64url')
 
 /** Whether a request comes from a check page that showed the same values in the last 24 hours. */
-export function isChecked(keyring: Keyring, form: FormRow, posted: FormPost, now: number): boolean {
+export function isChecked(keyring: Keyring, form: Pick<FormRow, 'id'>, posted: FormPost, now: number): boolean {
   const token = posted.get('check')
   if (token === undefined || token.length > MAX_FIELD * 2) return false
   try {

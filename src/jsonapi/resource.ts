@@ -132,6 +132,8 @@ export interface Caller {
    * can set it.
    */
   compat?: true
+  /** Called in the transaction that accepts email. Throws a Refusal (503) once the request was answered. */
+  begin?: (() => void) | undefined
   /** The calling token. A token that it creates inherits its agent, its limit and its expiry (D117). */
   maker?: Maker | undefined
 }

@@ -58,7 +58,8 @@ export const text = (max: number) =>
     .meta({ maxLength: max })
 
 const MOMENT = 'must be a timestamp such as "2026-01-31T09:00:00Z"'
-const isMoment = (value: string): boolean => z.iso.datetime({ offset: true }).safeParse(value).success
+const ISO_MOMENT = z.iso.datetime({ offset: true })
+const isMoment = (value: string): boolean => ISO_MOMENT.safeParse(value).success
 
 /** A timestamp, as ms. Responses contain milliseconds. */
 export const someMoment = z
@@ -117,6 +118,9 @@ export const tagList = () =>
     .transform((tags) => [...new Set(tags)])
 
 const MAX_MEMBERS = 50
+// Making a schema costs much more than a check with it.
+const MEMBER_NAME = label()
+const MEMBER_VALUE = text(4096)
 
 /** Up to 50 texts of the sender by name, together at most 4 KB. z.record would leave out a member "__proto__". */
 export const metadataObject = () =>
@@ -128,7 +132,7 @@ export const metadataObject = () =>
     .meta({ type: 'object', additionalProperties: { type: 'string' }, maxProperties: MAX_MEMBERS })
     .superRefine((members, context) => {
       for (const [name, value] of Object.entries(members))
-        for (const { error } of [label().safeParse(name), text(4096).safeParse(value)])
+        for (const { error } of [MEMBER_NAME.safeParse(name), MEMBER_VALUE.safeParse(value)])
           for (const issue of error?.issues ?? [])
             context.addIssue({
               code: 'custom',

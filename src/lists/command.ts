@@ -36,6 +36,7 @@ interface ImportOptions {
   map?: string[]
   status?: string[]
   consent?: string | null
+  consentDate?: string
   dryRun?: true
   force?: true
 }
@@ -108,6 +109,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .option('--map <field=column>', 'column of a field (repeatable)', collected)
     .option('--status <value=status>', 'meaning of a value in a status column (repeatable)', collected)
     .option('--consent <text>', 'proof why the contacts agreed, kept with each of them')
+    .option('--consent-date <column>', 'column with the dates on which the contacts agreed')
     .option('--dry-run', 'preview the first rows and the result without changes')
     .option('--force', 'import the valid rows, however many are invalid')
     .addHelpText('after', CONTACTS_HELP)
@@ -115,7 +117,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
       async (
         name: string,
         file: string,
-        { consent: evidence = null, dryRun, force, from, map = [], status = [] }: ImportOptions,
+        { consent: evidence = null, consentDate, dryRun, force, from, map = [], status = [] }: ImportOptions,
       ) => {
         // Before root becomes the owner of the data directory.
         const opened = { file, fd: await openNamed(file) }
@@ -125,6 +127,7 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
           const wishes = {
             preset: from === undefined ? undefined : PRESETS[from],
             map: readMap(map),
+            consentDate,
             words: readWords(status),
           }
           const consent = { state: 'imported', source: 'cli', person: 'the command line', evidence } as const

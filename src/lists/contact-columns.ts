@@ -39,6 +39,8 @@ export interface ImportWishes {
   uses?: readonly string[] | ReadonlyMap<string, string>
   /** The meanings of unknown values in status columns, by the value in its plain form. */
   words?: ReadonlyMap<string, Standing>
+  /** The title of the column with the dates on which contacts agreed. */
+  consentDate?: string | undefined
   /** The file came through a page, which has no --map: a column has to be renamed in the file. */
   page?: true
 }
@@ -83,6 +85,7 @@ export function contactReading(source: { name: string; file: string }, first: re
     ...known,
     standings: { ...known.standings, words: wishes.words, fix: wishes.page ? 'words' : 'option' },
   }
+  const dates = consentDates(source, columns.titles, wishes.consentDate)
   const seen = new Set<string>()
   const like = new StatusLike(columns.titles, columns.open, columns.standings.columns.length > 0)
   return {
@@ -94,6 +97,9 @@ export function contactReading(source: { name: string; file: string }, first: re
       if ('problem' in contact) return contact
       const isFirst = !seen.has(contact.email)
       seen.add(contact.email)
+      const at = dates(record)
+      if (typeof at === 'object') return at
+      if (at !== undefined) contact.consent_at = at
       return isFirst || contact.status !== 'subscribed' ? contact : null
     },
   }
@@ -114,6 +120,26 @@ export const contactsIn =
         ),
     }
   }
+
+/** Returns a function for the date on which the contact of a record agreed. Throws an OperatorError without the column. */
+function consentDates(source: { name: string }, titles: readonly string[], title: string | undefined) {
+  const index = title === undefined ? -1 : titles.findIndex((each) => plain(each) === plain(title))
+  if (title !== undefined && index < 0)
+    throw new OperatorError(
+      `${source.name} has no column "${forTerminal(title)}"; set --consent-date to one of its titles.`,
+    )
+  return (record: readonly string[]): number | undefined | Wrong => {
+    const cell = record[index]?.trim() ?? ''
+    if (cell === '') return undefined
+    // Only ISO 8601: whether 03/04 is in March or in April is unknown.
+    const at = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?$/.test(cell)
+      ? Date.parse(cell)
+      : Number.NaN
+    return Number.isNaN(at)
+      ? { problem: `has "${forTerminal(cell.slice(0, 40))}" as the date of consent, not a date such as 2026-05-04` }
+      : at
+  }
+}
 
 /** The meaning of the columns, from the first record. Throws an OperatorError. */
 function columnsOf(source: { name: string; file: string }, first: readonly string[], wishes: ImportWishes): Columns {

@@ -20,6 +20,7 @@ export type ImportSums = Record<(typeof COUNTS)[number], number>
 interface ImportedList {
   list: HeldContacts
   existing: 'update' | 'keep'
+  evidence: string
 }
 
 type SentList = { sums: ImportSums; id: string } | { errors: Answer['errors'] }
@@ -46,7 +47,12 @@ function leftOut({ columns, errors, failed, items, rows }: HeldContacts) {
 }
 
 /** Sends all parts of a list, and sums their counts. */
-async function send(visit: Visit, id: string, { existing, list }: ImportedList, dry: boolean): Promise<SentList> {
+async function send(
+  visit: Visit,
+  id: string,
+  { evidence, existing, list }: ImportedList,
+  dry: boolean,
+): Promise<SentList> {
   const sums: ImportSums = { created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0, rejected_count: 0 }
   let made = ''
   for (let from = 0; from < list.items.length; from += AT_ONCE) {
@@ -56,7 +62,7 @@ async function send(visit: Visit, id: string, { existing, list }: ImportedList, 
       : { file: nameForHistory(list.file), ...(made === '' ? leftOut(list) : { continues: made }) }
     const answer = await visit.ask('POST', `/audiences/${id}/list-imports`, {
       type: 'contacts',
-      attributes: { contacts, existing, ...part },
+      attributes: { contacts, existing, ...(evidence === '' ? {} : { evidence }), ...part },
     })
     // Contacts of earlier parts stay, and the history has them.
     if (!answer.one) return made === '' ? answer : { sums, id: made }

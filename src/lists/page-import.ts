@@ -27,6 +27,8 @@ interface ImportChoice {
   /** The meanings of status values, in their normalised form. REFUSE rejects their rows. */
   words: Map<string, Standing | typeof REFUSE>
   existing: 'update' | 'keep'
+  /** Why the contacts agreed, in the words of the user. */
+  evidence: string
   /** Whether to import the valid rows although more than a tenth of all rows are invalid. */
   others: boolean
 }
@@ -52,7 +54,14 @@ function choiceIn(given: Form): ImportChoice {
       words.set(name.slice(WORD.length), value)
   }
   const existing = given.get('existing') === 'keep' ? 'keep' : 'update'
-  return { from: given.get('from'), uses, words, existing, others: given.get('others') === 'yes' }
+  return {
+    from: given.get('from'),
+    uses,
+    words,
+    existing,
+    evidence: given.get('evidence').trim(),
+    others: given.get('others') === 'yes',
+  }
 }
 
 /** The options for reading the list. */
@@ -75,9 +84,10 @@ const heldText = (escaped: string): Html =>
 
 /** The fields that carry the list and the choices to the next step. */
 const carried = ({ choice, upload }: ImportStep, escaped: string, chosen: boolean): Html => {
-  const { existing, from, uses, words } = choice
+  const { evidence, existing, from, uses, words } = choice
   const more: [string, string][] = [
     ['existing', existing],
+    ['evidence', evidence],
     ...uses.map((use, at): [string, string] => [`use:${at}`, use]),
     ...[...words].map(([word, means]): [string, string] => [`${WORD}${word}`, means]),
   ]
@@ -277,6 +287,12 @@ function showColumns(
             ],
             value: choice.existing,
             hint: 'Contacts that the file marks as unsubscribed are unsubscribed in both cases.',
+          })}
+          ${field({
+            name: 'evidence',
+            label: 'Proof of consent',
+            value: choice.evidence,
+            hint: 'Why these contacts agreed to receive your email, for example “Signed up in our shop until May 2026”. It is kept with each contact.',
           })} <button>Next</button>`,
         { to: `/audiences/${id}/import`, kind: 'wide', multipart: true },
       )}`,
@@ -312,7 +328,7 @@ async function toPreview(step: ImportStep, errors: Answer['errors'] = []): Promi
   if (list.columns.problem !== undefined) return showColumns(step, list, refusal(list.columns.problem))
   if (list.columns.values.some(({ meaning, value }) => meaning === undefined && !choice.words.has(plain(value))))
     return showColumns(step, list, refusal(UNDECIDED))
-  const would = await wouldDo(visit, id, { list, existing: choice.existing })
+  const would = await wouldDo(visit, id, { list, existing: choice.existing, evidence: choice.evidence })
   if ('errors' in would) return toColumns(step, would.errors)
   return stepPage(visit, {
     id,
@@ -334,7 +350,7 @@ async function bring(step: ImportStep): Promise<Response> {
   // The form is from an outdated page: show the preview with the reason.
   if (list.columns.problem !== undefined || list.items.length === 0 || (tooWrong(list) && !choice.others))
     return toPreview(step)
-  const done = await importContactList(visit, id, { list, existing: choice.existing })
+  const done = await importContactList(visit, id, { list, existing: choice.existing, evidence: choice.evidence })
   return 'errors' in done ? toPreview(step, done.errors) : visit.say(`/audiences/${id}/imports/${done.id}`, done.said)
 }
 

@@ -13,7 +13,7 @@ import type { Reader } from '../store/database.ts'
 import type { ListedRow } from '../store/list.ts'
 import { valuesOf } from '../store/schema/tables.ts'
 import { EMAIL_STATUSES } from '../store/states/outbound-email.ts'
-import { agentOf, requireSubscription, type NewEmail } from './accept/admit.ts'
+import { agentOf, ofCaller, requireSubscription, type NewEmail } from './accept/admit.ts'
 import { problemsAt, submitEmails, type BatchItem } from './accept/batch.ts'
 import { submitToRecipients } from './accept/batch-recipients.ts'
 import type { BatchRecipient, SharedEmail } from './accept/batch-values.ts'
@@ -100,13 +100,9 @@ interface BatchForm {
 }
 
 /** What the caller of a batch means for each of its emails. Throws a Refusal for an agent that is not the token's. */
-const ofCaller = (
-  caller: Caller,
-  { agent_id, on_suppressed }: BatchForm & { agent_id?: string | null | undefined },
-) => ({
+const eachOf = (caller: Caller, { agent_id, on_suppressed }: BatchForm & { agent_id?: string | null | undefined }) => ({
+  ...ofCaller(caller),
   agent_id: agentOf(caller.agentId, agent_id),
-  program: caller.program,
-  cappedToken: caller.cappedToken,
   on_suppressed,
 })
 
@@ -243,7 +239,8 @@ export const outboundEmailBatches: Resource<Parts> = definer<Parts>()('outbound-
         checkForm(attributes)
         const deps = submitDepsOf(parts)
         const { email, idempotency_key, syntax = 'mustache', validation } = attributes
-        const options = { idempotency_key, strict: validation !== 'permissive' }
+        const unansweredOf = caller.compat && caller.tokenId
+        const options = { idempotency_key, unansweredOf, strict: validation !== 'permissive' }
         const submit = async () => {
           if (email) {
             const recipients = await itemsOf('recipients', recipientItem, attributes, (recipient) => ({
@@ -251,13 +248,13 @@ export const outboundEmailBatches: Resource<Parts> = definer<Parts>()('outbound-
               repeatKey: repeatKeyOf(caller, recipient),
             }))
             checkValues(recipients)
-            const shared = { ...email, ...ofCaller(caller, { ...attributes, agent_id: email.agent_id }) }
+            const shared = { ...email, ...eachOf(caller, { ...attributes, agent_id: email.agent_id }) }
             return submitToRecipients(deps, caller.userKey, { ...options, email: shared, syntax, recipients })
           }
           const emails = await itemsOf('emails', emailItem, attributes, (item): NewEmail => {
             const repeat = repeatKeyOf(caller, item)
             const key = repeat && keyForDay(parts, caller.userKey, repeat)
-            return { ...item, idempotency_key: key, ...ofCaller(caller, { ...attributes, agent_id: item.agent_id }) }
+            return { ...item, idempotency_key: key, ...eachOf(caller, { ...attributes, agent_id: item.agent_id }) }
           })
           return submitEmails(deps, caller.userKey, emails, options)
         }

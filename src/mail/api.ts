@@ -14,7 +14,7 @@ import { fillLean, ofLargeCampaign } from './bulk.ts'
 import { deliveriesOf, moveQueued, retryNow, type ClaimedMove } from '../delivery/queue/operator.ts'
 import { waitingReasons } from '../delivery/waiting-reason.ts'
 import type { Delivery } from '../delivery/results/settle.ts'
-import { agentOf, requireSendingDomain, requireSubscription } from './accept/admit.ts'
+import { agentOf, ofCaller, requireSendingDomain, requireSubscription } from './accept/admit.ts'
 import { deleteEmail, keyForDay, submitEmail, type SubmitDeps } from './accept/submit.ts'
 import { search } from './search.ts'
 import { cancelScheduled, reschedule } from './schedule.ts'
@@ -366,9 +366,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
           ...attributes,
           agent_id: agentOf(caller.agentId, attributes.agent_id),
           idempotency_key: attributes.idempotency_key ?? (repeat && keyForDay(parts, caller.userKey, repeat)),
-          program: caller.program,
-          any_reply_to: caller.compat,
-          cappedToken: caller.cappedToken,
+          ...ofCaller(caller),
         })
         return {
           row: { ...email, ...(body && shownBody(body)) },

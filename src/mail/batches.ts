@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuse, type Code } from '../base/errors.ts'
 import { jsonOf } from '../base/json.ts'
-import type { Reader, Store } from '../store/database.ts'
+import type { Reader, Store, Tx } from '../store/database.ts'
 import { moveAll } from '../store/move.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
@@ -64,6 +64,17 @@ export function resultsOf(reader: Reader, { key, others }: { key: number; others
   ]
   return results.toSorted((one, other) => one.index - other.index)
 }
+
+/** The idempotency key of a batch begins so while its client may not know that it was accepted. */
+export const UNANSWERED = 'unanswered '
+
+/** Ends the repeats of a batch without an idempotency key of its client, because the client knows its answer. */
+export const endRepeats = (tx: Tx, id: string): void =>
+  void tx.run(
+    raw(`update outbound_batches set idempotency_key = null where id = ? and idempotency_key like '${UNANSWERED}%'`, [
+      id,
+    ]),
+  )
 
 /** The number of emails by status, for each batch. */
 export function statusesOf(reader: Reader, keys: readonly number[]): Map<number, Partial<Record<EmailStatus, number>>> {

@@ -9,7 +9,7 @@ import { dropUnusedBodies } from './shared-bodies.ts'
 import { forgetAttempts } from '../delivery/results/attempt-log.ts'
 import type { Forgotten, ReadFile } from '../parts/forget.ts'
 import { jsonOf } from '../base/json.ts'
-import type { OtherResult } from './batches.ts'
+import { UNANSWERED, type OtherResult } from './batches.ts'
 import { filesOf } from '../base/spooled.ts'
 import { CAMPAIGN_MAIL, emailOf, suppressRecipient } from '../delivery/results/settle.ts'
 import { forgetInDelivery, type NamedDelivery } from '../delivery/forget.ts'
@@ -185,7 +185,9 @@ export function forgetInBatches(tx: Tx, erasing: Erasing, after: number, read: R
         `update outbound_batches set payload_hash = null, idempotency_key = ?, others = ?, content = ?, spool = ?
          where key = ?`,
         [
-          names(idempotency_key, address) ? `erased ${key}` : idempotency_key,
+          names(idempotency_key, address) || idempotency_key?.startsWith(UNANSWERED)
+            ? `erased ${key}`
+            : idempotency_key,
           redact(withoutErrorsOf(others, address), erasing),
           kept ? clean : null,
           kept ? spool : null,

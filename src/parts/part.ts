@@ -82,7 +82,7 @@ export interface RecipientAnswer {
   reason?: string
 }
 
-export type TellDeps = Pick<PartDeps, 'clock' | 'config' | 'keyring' | 'queueChanged'>
+export type AnswerMailDeps = Pick<PartDeps, 'clock' | 'config' | 'keyring' | 'queueChanged'>
 
 /** A section of the page of a domain. */
 export interface DomainPanel {
@@ -109,8 +109,8 @@ export interface ServerPart<Deps = never> {
   routes?: (deps: Deps, inside: Inside) => Hono
   /** Called in the transaction that writes the HTML of a campaign. */
   campaignWritten?: (tx: Tx, campaign: { key: number; user_key: number }, html: string) => void
-  /** Emails an answer to a recipient, in its transaction. Returns whether the email is queued. At most one part does. */
-  tellRecipient?: (tx: Tx, deps: TellDeps, answer: RecipientAnswer) => boolean
+  /** Emails an answer to a recipient, in its transaction. Returns whether it is queued. At most one part does. */
+  tellRecipient?: (tx: Tx, deps: AnswerMailDeps, answer: RecipientAnswer) => boolean
   /** Limits how much email is sent. At most one part has a gate. */
   gate?: (deps: PartDeps) => DeliveryGate
   /** Receives aggregate reports. At most one part does. */

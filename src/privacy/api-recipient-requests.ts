@@ -26,12 +26,12 @@ const REASON = { min: 10, max: 1000 }
 /** The answer of an update. Throws 422. */
 function answerOf(state: 'open' | NewAnswer['state'] | undefined, reason: string | null | undefined): NewAnswer {
   if (state === 'done') {
-    if (reason != null)
+    if (typeof reason === 'string')
       throw refuseAttribute('invalid', 'reason', 'Only a declined request has a reason. Leave it out.')
     return { state }
   }
   if (state !== 'declined') throw refuseAttribute('invalid', 'state', '"state" must be "done" or "declined".')
-  if (reason == null)
+  if (typeof reason !== 'string')
     throw refuseAttribute(
       'required',
       'reason',
@@ -53,6 +53,7 @@ export const recipientRequests = definer<ApiDeps & AnswerParts>()('recipient-req
     }),
     state: field(z.enum(valuesOf('recipient_requests', 'state')), {
       update: true,
+      example: 'done',
       about:
         'State of the request. "done" starts the export or the erasure. "declined" emails the reason to the recipient.',
     }),
@@ -96,6 +97,7 @@ export const recipientRequests = definer<ApiDeps & AnswerParts>()('recipient-req
       refuses: ['transition_not_allowed'],
       about: 'Answer a request of a recipient.',
       async run({ attributes: { reason, state }, parts, row }) {
+        if (reason === undefined && (state === undefined || state === row.state)) return { row }
         const given = answerOf(state, reason)
         const deps = answerDepsOf(parts)
         return { row: { ...(await parts.store.write((tx) => answer(tx, deps, row, given))) } }

@@ -72,6 +72,24 @@ function keysNaming(
 const receivedFrom = (reader: Reader, userKey: number, address: string): string =>
   KEYS(keysNaming(reader, 'inbound_emails', ['sender', 'from', 'to', 'cc', 'reply_to'], userKey, address))
 
+/** The consents, sign-ups and requests of a recipient. `hash` has only hexadecimal digits. */
+const consentsAbout = (all: (sql: string) => BundleRow[], hash: string): Record<string, BundleRow[]> => ({
+  // Of contacts that are gone, too. `form_texts` is what the form showed, in every language.
+  consents: all(
+    `select c.*, a.name as audience, v.texts as form_texts from consents c join audiences a on a.key = c.audience_key
+       left join form_versions v on v.form_key = c.form_key and v.version = c.form_version
+     where c.user_key = asked.user and (c.recipient_hash = '${hash}'
+       or c.contact_key in (select key from contacts where user_key = asked.user and email = asked.address))`,
+  ),
+  signups: all(
+    `select s.*, f.name as form from signups s join forms f on f.key = s.form_key
+     where s.user_key = asked.user and s.email = asked.address`,
+  ),
+  recipient_requests: all(
+    `select * from recipient_requests where user_key = asked.user and recipient_hash = '${hash}'`,
+  ),
+})
+
 /** Every record of an account that is about an address. */
 export function recordsAbout(
   reader: Reader,
@@ -80,8 +98,6 @@ export function recordsAbout(
   address: string,
 ): Record<string, BundleRow[]> {
   const all = (sql: string): BundleRow[] => reader.all(about<BundleRow>(sql, userKey, address)).map(readable)
-  // Hexadecimal digits.
-  const hash = `'${recipientHash(keyring, address)}'`
   const mails = KEYS(keysNaming(reader, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))
   const written = reader.all(
     raw<{ key: number; address: string }>(`select key, address from deliveries where email_key in ${mails}`),
@@ -91,20 +107,7 @@ export function recordsAbout(
     contacts: all(
       'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
     ),
-    // Of contacts that are gone, too. `form_texts` is what the form showed, in every language.
-    consents: all(
-      `select c.*, a.name as audience, v.texts as form_texts from consents c join audiences a on a.key = c.audience_key
-         left join form_versions v on v.form_key = c.form_key and v.version = c.form_version
-       where c.user_key = asked.user and (c.recipient_hash = ${hash}
-         or c.contact_key in (select key from contacts where user_key = asked.user and email = asked.address))`,
-    ),
-    signups: all(
-      `select s.*, f.name as form from signups s join forms f on f.key = s.form_key
-       where s.user_key = asked.user and s.email = asked.address`,
-    ),
-    recipient_requests: all(
-      `select * from recipient_requests where user_key = asked.user and recipient_hash = ${hash}`,
-    ),
+    ...consentsAbout(all, recipientHash(keyring, address)),
     suppressions: all(
       'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
     ),

@@ -22,7 +22,7 @@ async function person({ visit }: ShownList<typeof privacyRequests>): Promise<Cel
     <h2>Exports and erasures</h2>`
 }
 
-type Request = Thing<typeof recipientRequests>
+type AskedFor = Thing<typeof recipientRequests>
 
 /** The open requests that recipients made on their own page, the most urgent first. */
 async function requested(visit: Visit): Promise<Html | ''> {
@@ -49,9 +49,9 @@ async function requested(visit: Visit): Promise<Html | ''> {
     )}`
 }
 
-const isErasure = (each: Request): boolean => text(each, 'kind') === 'erasure'
+const isErasure = (each: AskedFor): boolean => text(each, 'kind') === 'erasure'
 
-const answers = (visit: Visit, each: Request): Html =>
+const answers = (visit: Visit, each: AskedFor): Html =>
   html`${
       isErasure(each)
         ? button(visit, 'fulfil', 'Erase data', {

@@ -1,13 +1,13 @@
-// Requests that recipients make on their own page: a copy of their data, or its erasure. The account answers each within
-// 30 days, or the server does at once ("privacy.recipient_requests"). The recipient gets the answer by email.
-import { DAY } from '../base/clock.ts'
+// Requests that recipients make on their own page: a copy of their data, or its erasure. The account answers each
+// within 30 days, or the server does at once ("privacy.recipient_requests"). The recipient gets the answer by email.
+import { dateOf, DAY } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { counted } from '../base/text.ts'
 import { fail, type AccountFinder } from '../parts/findings/finding.ts'
-import type { RecipientAnswer, ServerPart, TellDeps } from '../parts/part.ts'
+import type { RecipientAnswer, ServerPart, AnswerMailDeps } from '../parts/part.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
@@ -19,7 +19,7 @@ export type RecipientRequest = RowOf<'recipient_requests'>
 /** The time in which an account must answer. */
 const DUE = 30 * DAY
 
-export interface AnswerDeps extends RequestDeps, TellDeps {
+export interface AnswerDeps extends RequestDeps, AnswerMailDeps {
   config: Config
   subjects: readonly Pick<ServerPart, 'tellRecipient'>[]
   /** Wakes the loop that sends notices. */
@@ -27,13 +27,15 @@ export interface AnswerDeps extends RequestDeps, TellDeps {
 }
 
 /** A request as a recipient makes it. `email` is in the form used for searching. */
-export type Asked = Pick<RecipientRequest, 'user_key' | 'domain_key' | 'kind' | 'language'> & { email: string }
+export type NewRecipientRequest = Pick<RecipientRequest, 'user_key' | 'domain_key' | 'kind' | 'language'> & {
+  email: string
+}
 
 /**
  * Stores a request, and notifies the owner of the account or answers at once. A repeat returns the open request, or the
  * one that was answered within the last day.
  */
-export async function askFor(deps: AnswerDeps, asked: Asked): Promise<RecipientRequest> {
+export async function askFor(deps: AnswerDeps, asked: NewRecipientRequest): Promise<RecipientRequest> {
   const { clock, config, keyring, store } = deps
   const recipient_hash = recipientHash(keyring, asked.email)
   return store.write((tx) => {
@@ -63,7 +65,7 @@ const noticeOf = ({ domain_key, due_at, kind, user_key }: RecipientRequest, { co
   domain_key,
   subject:
     kind === 'export' ? 'A recipient asks for a copy of their data' : 'A recipient asks for the erasure of their data',
-  text: `A recipient has made this request on the page of an unsubscribe link, and confirmed their address. Answer it by ${new Date(due_at).toISOString().slice(0, 10)} on the page Privacy:\n\n${config.http.public_url}/privacy\n`,
+  text: `A recipient has made this request on the page of an unsubscribe link, and confirmed their address. Answer it by ${dateOf(due_at)} on the page Privacy:\n\n${config.http.public_url}/privacy\n`,
 })
 
 const latest = (
@@ -115,7 +117,7 @@ export function answer(
  */
 export function tellOfExport(
   tx: Tx,
-  deps: TellDeps & Pick<AnswerDeps, 'clock' | 'subjects'>,
+  deps: AnswerMailDeps & Pick<AnswerDeps, 'clock' | 'subjects'>,
   { key }: Pick<PrivacyRequest, 'key'>,
   link: string,
 ): boolean | undefined {
@@ -129,7 +131,7 @@ export function tellOfExport(
 
 function tell(
   tx: Tx,
-  deps: TellDeps & Pick<AnswerDeps, 'subjects'>,
+  deps: AnswerMailDeps & Pick<AnswerDeps, 'subjects'>,
   { domain_key, email, id, language }: RecipientRequest,
   said: Pick<RecipientAnswer, 'kind' | 'link' | 'reason'>,
 ): boolean {

@@ -1,6 +1,6 @@
 // Emails the answers of an account to requests of recipients: the link to a copy of the data, or why a request was
 // declined.
-import type { RecipientAnswer, TellDeps } from '../parts/part.ts'
+import type { RecipientAnswer, AnswerMailDeps } from '../parts/part.ts'
 import { livingDomain } from '../suppressions/suppressions.ts'
 import type { Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
@@ -9,7 +9,7 @@ import { textsOf } from './languages.ts'
 import { senderOf } from './recipient-page.ts'
 
 /** Queues the email with an answer, once for each request. Returns false if the address cannot get it. */
-export function tellRecipient(tx: Tx, deps: TellDeps, answer: RecipientAnswer): boolean {
+export function tellRecipient(tx: Tx, deps: AnswerMailDeps, answer: RecipientAnswer): boolean {
   const { clock, config, keyring, queueChanged } = deps
   const { domain: key, id, kind, language, link, reason, to } = answer
   const domain = tx.first(

@@ -1,7 +1,6 @@
 // The link to the data about a recipient. It is emailed to the address itself, so only its owner can use it, and it
 // works for an hour. The token is encrypted.
 import { HOUR, type Clock } from '../base/clock.ts'
-import { jsonOf } from '../base/json.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { hasErased } from '../suppressions/stops.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
@@ -26,21 +25,33 @@ export function dataUrl(keyring: Keyring, publicUrl: string, { domain, email }: 
   return `${publicUrl}/me/${keyring.seal(LABEL, padded).toString('base64url')}`
 }
 
-/** Returns whose data a token shows, or undefined if it is forged or expired, or the address was erased since. */
-export function readDataToken(
-  { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Reader },
-  token: string,
-): DataHolder | undefined {
+interface DataToken {
+  /** The key of the sending domain. */
+  domain: number
+  email: string
+  until: number
+}
+
+/** Returns the content of a token, or undefined if this server did not issue it. */
+export function openDataToken(keyring: Keyring, token: string): DataToken | undefined {
   const bytes = Buffer.from(token.slice(0, MAX_TOKEN), 'base64url')
   if (bytes.toString('base64url') !== token) return undefined
-  let content: string
   try {
-    content = keyring.open(LABEL, bytes)
+    const [domain, email, until] = JSON.parse(keyring.open(LABEL, bytes)) as [number, string, number]
+    return { domain, email, until }
   } catch {
     return undefined
   }
-  const [key, email, until] = jsonOf(content) as [number, string, number]
-  if (clock.now() >= until) return undefined
+}
+
+/** Returns whose data a token shows, or undefined if it is forged or expired, or the address was erased since. */
+export function dataHolderOf(
+  { clock, keyring, store }: { clock: Clock; keyring: Keyring; store: Reader },
+  token: string,
+): DataHolder | undefined {
+  const opened = openDataToken(keyring, token)
+  if (!opened || clock.now() >= opened.until) return undefined
+  const { domain: key, email } = opened
   const domain = store.first(db.selectFrom('domains').select(['key', 'name', 'user_key']).where('key', '=', key))
   return domain && !isErased(store, keyring, key, email) ? { domain, email } : undefined
 }

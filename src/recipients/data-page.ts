@@ -1,5 +1,5 @@
-// The page of the data about a recipient: what the account stores, a copy of it, and its erasure. Its link is emailed to
-// the recipient (data-link.ts). GET changes nothing.
+// The page of the data about a recipient: what the account stores, a copy of it, and its erasure. Its link is emailed
+// to the recipient (data-link.ts). GET changes nothing.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import type { Consent } from '../campaigns/consents.ts'
@@ -7,10 +7,10 @@ import { unsubscribeFrom } from './subscriber.ts'
 import { askFor, type AnswerDeps, type RecipientRequest } from '../privacy/recipient-requests.ts'
 import type { PlainPageDeps } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
-import { readDataToken, type DataHolder } from './data-link.ts'
+import { dataHolderOf, type DataHolder } from './data-link.ts'
 import { textsFor, type Texts } from './languages.ts'
 import { dataOf, type RecipientData } from './recipient-data.ts'
-import { buttonForm, readForm, recipientPage, senderOf, valueIn } from './recipient-page.ts'
+import { buttonForm, formIn, recipientPage, senderOf, valueIn } from './recipient-page.ts'
 import { unknownLink } from './subscriber-page.ts'
 
 export type DataPageDeps = PlainPageDeps & AnswerDeps
@@ -18,13 +18,13 @@ export type DataPageDeps = PlainPageDeps & AnswerDeps
 export function createDataPage(deps: DataPageDeps): Hono {
   const app = new Hono()
   app.get('/me/:token', (context) => {
-    const holder = readDataToken(deps, context.req.param('token'))
+    const holder = dataHolderOf(deps, context.req.param('token'))
     return holder ? show(deps, context, holder) : unknownLink(context, 'data_link_expired')
   })
   app.post('/me/:token', async (context) => {
-    const holder = readDataToken(deps, context.req.param('token'))
+    const holder = dataHolderOf(deps, context.req.param('token'))
     if (!holder) return unknownLink(context, 'data_link_expired')
-    return act(deps, context, holder, valueIn(await readForm(context, deps), 'action'))
+    return act(deps, context, holder, valueIn(await formIn(context, deps), 'action'))
   })
   return app
 }

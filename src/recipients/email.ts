@@ -1,7 +1,6 @@
 // Emails of an account to a recipient: about a subscription, or about the recipient's data. Each is an email of the
 // sending domain, in the list of the account's emails, whose tag names its kind. It is not tracked, and it is queued in
 // the transaction of its cause.
-import { html } from 'hono/html'
 import { forLine } from '../base/clean-text.ts'
 import { Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
@@ -10,6 +9,7 @@ import { brandOf } from '../campaigns/brand.ts'
 import { accept, payloadHash, type AcceptDeps } from '../mail/accept/submit.ts'
 import { recipientsOf, type NewEmail } from '../mail/accept/admit.ts'
 import { formatAddress, knownAddress } from '../message/address.ts'
+import { escapeHtml } from '../message/template.ts'
 import type { Unsubscribe } from '../message/list-unsubscribe.ts'
 import type { WrittenBody } from '../message/stored-body.ts'
 import type { Tx } from '../store/database.ts'
@@ -125,26 +125,30 @@ function textOf({ after = [], button, text }: RecipientEmail): string {
   return `${parts.map((part) => (typeof part === 'string' ? part : `${part.label}:\n${part.url}`)).join('\n\n')}\n`
 }
 
-const PARAGRAPH = 'margin:0 0 16px'
 const BUTTON =
   'display:inline-block;padding:12px 20px;border-radius:8px;background:#1f5fd6;color:#ffffff;font-weight:600;text-decoration:none'
 
 function htmlOf({ after = [], button, lang, subject, text }: RecipientEmail): string {
-  const paragraph = (words: string) => html`<p style="${PARAGRAPH};white-space:pre-line">${words}</p>`
-  return html`<!doctype html>
-    <html lang="${lang}">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta name="color-scheme" content="light dark" />
-        <title>${forLine(subject)}</title>
-      </head>
-      <body style="margin:0;padding:24px;font:16px/1.5 Helvetica,Arial,sans-serif">
-        <div style="max-width:560px;margin:0 auto">
-          ${text.map(paragraph)}
-          ${button ? html`<p style="${PARAGRAPH}"><a href="${button.url}" style="${BUTTON}">${button.label}</a></p>` : ''}
-          ${after.map((each) => (typeof each === 'string' ? paragraph(each) : html`<p style="${PARAGRAPH}"><a href="${each.url}">${each.label}</a></p>`))}
-        </div>
-      </body>
-    </html> `.toString()
+  const link = ({ label, url }: { label: string; url: string }, style = ''): string =>
+    `<a href="${escapeHtml(url)}"${style}>${escapeHtml(label)}</a>`
+  const paragraph = (content: string): string => `<p style="margin:0 0 16px;white-space:pre-line">${content}</p>\n`
+  const parts = [
+    ...text.map(escapeHtml),
+    ...(button ? [link(button, ` style="${BUTTON}"`)] : []),
+    ...after.map((each) => (typeof each === 'string' ? escapeHtml(each) : link(each))),
+  ]
+  return `<!doctype html>
+<html lang="${lang}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${escapeHtml(forLine(subject))}</title>
+</head>
+<body style="margin:0;padding:24px;font:16px/1.5 Helvetica,Arial,sans-serif">
+<div style="max-width:560px;margin:0 auto">
+${parts.map(paragraph).join('')}</div>
+</body>
+</html>
+`
 }

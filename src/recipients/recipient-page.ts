@@ -72,7 +72,7 @@ const MAX_FORM = 4096
  * The form in the body of a request, urlencoded or multipart, or undefined if the body has more than `max` bytes or is
  * no form.
  */
-export async function readForm(context: Context, deps: PlainPageDeps, max = MAX_FORM): Promise<FormData | undefined> {
+export async function formIn(context: Context, deps: PlainPageDeps, max = MAX_FORM): Promise<FormData | undefined> {
   const { raw } = context.req
   const body = await withinMost(withBytes(raw, strangers(context, deps, max), (read) => read))
   if (body === undefined) return undefined

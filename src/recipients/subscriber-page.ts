@@ -1,7 +1,7 @@
-// The page behind every unsubscribe link (RFC 8058, D45, D60). GET shows it and changes nothing, because scanners follow
-// links. A POST acts at once, without a redirect or a question, if it is the one-click request of a mail client or comes
-// from a button of the page. Any other POST shows the page. Whoever has the link, such as the reader of a forwarded
-// email, can undo each action here, and sees nothing else about the recipient.
+// The page behind every unsubscribe link (RFC 8058, D45, D60). GET shows it and changes nothing, because scanners
+// follow links. A POST acts at once, without a redirect or a question, if it is the one-click request of a mail client
+// or comes from a button of the page. Any other POST shows the page. Whoever has the link, such as the reader of a
+// forwarded email, can undo each action here, and sees nothing else about the recipient.
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import type { Clock } from '../base/clock.ts'
@@ -13,7 +13,7 @@ import type { Html } from '../views/html/widgets.ts'
 import { dataUrl } from './data-link.ts'
 import { sendToRecipient, type RecipientEmailDeps, type RecipientEmailResult } from './email.ts'
 import { LANGUAGES, languageIn, textsFor, textsIn, type Texts } from './languages.ts'
-import { buttonForm, readForm, recipientPage, senderOf, valueIn } from './recipient-page.ts'
+import { buttonForm, formIn, recipientPage, senderOf, valueIn } from './recipient-page.ts'
 import { chooseLanguage, subscribeAgain, subscriberOf, unsubscribeFrom, type Subscriber } from './subscriber.ts'
 
 export interface SubscriberPageDeps extends PlainPageDeps, Pick<RecipientEmailDeps, 'ring'> {
@@ -70,10 +70,10 @@ async function act(
   context: Context,
   leaving: Leaving,
 ): Promise<{ said?: Said; lang?: Texts }> {
-  const form = await readForm(context, deps)
+  const form = await formIn(context, deps)
   const oneClick = valueIn(form, 'List-Unsubscribe') === 'One-Click'
   const scope = !oneClick && valueIn(form, 'scope') === 'audience' ? 'audience' : 'domain'
-  switch (oneClick ? 'unsubscribe' : valueIn(form, 'action')) {
+  switch (oneClick ? 'unsubscribe' : (valueIn(form, 'action') ?? '')) {
     case 'unsubscribe':
       await unsubscribeFrom(deps, leaving, scope)
       return { said: scope === 'audience' ? leftList : leftAll }

@@ -1,5 +1,5 @@
-// A subscriber as a link in an email names them: an address, the audience of the email, and the sending domain. It works
-// when the contact, the audience and the email are deleted (D45).
+// A subscriber as a link in an email names them: an address, the audience of the email, and the sending domain. It
+// works when the contact, the audience and the email are deleted (D45).
 import { comparable } from '../base/recipient-hash.ts'
 import { leaveAudience, rejoinAudience, setLanguage, type Contact } from '../campaigns/contacts.ts'
 import { hasLeft, leave, rejoin, type LeaveDeps, type Leaving } from '../campaigns/unsubscribe.ts'

@@ -8,7 +8,7 @@ import { MAIL_BODY } from '../jsonapi/body.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { definer, field } from '../jsonapi/resource.ts'
 import { base64 } from '../jsonapi/schemas.ts'
-import { agentOf, requireSubscription } from '../mail/accept/admit.ts'
+import { agentOf, ofCaller, requireSubscription } from '../mail/accept/admit.ts'
 import { payloadHash } from '../mail/accept/submit.ts'
 import { outboundEmails, type MailParts } from '../mail/api.ts'
 import { parseAddrSpec } from '../message/address.ts'
@@ -107,8 +107,7 @@ export const rawEmails = definer<RawParts>()('raw-emails', {
             attributes: (wishes) => ({
               ...withoutNulls(given),
               agent_id: agentOf(caller.agentId, wishes.agent_id),
-              program: caller.program,
-              cappedToken: caller.cappedToken,
+              ...ofCaller(caller),
             }),
           })
           return { row: { ...email }, ...(replayed ? { headers: { 'Idempotent-Replayed': 'true' } } : {}) }

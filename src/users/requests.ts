@@ -22,7 +22,7 @@ const MOST_CHARACTERS = 200
 const AT_ONCE = 1000
 
 /** Words of routes, and ids. Any other part of a path may be an address or a secret. */
-const KNOWN = /^(?:[a-z][a-z-]{0,30}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
+const KNOWN = /^(?:[a-z][a-z-]{0,30}|v[34]|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
 /** Parameters whose values are shown, if they are words of the API or short numbers. */
 const OPEN = /^(?:sort|include|page\[size\]|fields\[[a-z-]{1,30}\]|filter\[status\])$/
 const SHORT_NUMBER = /^\d{1,3}$/

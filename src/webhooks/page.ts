@@ -84,6 +84,15 @@ const newWebhook: FormView<typeof webhooks> = {
       show: eventChoices,
       read: (given) => (given.all('events').length === 0 ? ['*'] : given.all('events')),
     },
+    format: {
+      label: 'Format',
+      options: [
+        ['standard', 'Standard Webhooks'],
+        ['listmonk', 'listmonk (bounces and complaints)'],
+      ],
+    },
+    username: { label: 'API user', hint: 'Only for listmonk. Leave it empty if its endpoint needs no user.' },
+    password: { label: 'API token', type: 'password', autocomplete: 'off', hint: 'Only for listmonk.' },
   },
   button: 'Create webhook',
   done: (visit, one) => visit.leadToSecret(`/webhooks/${one.id}`, text(one, 'secret')),

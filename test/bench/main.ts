@@ -5,6 +5,7 @@ import { backlog } from './backlog.ts'
 import { backup } from './backup.ts'
 import { batch } from './batch.ts'
 import { campaign } from './campaign.ts'
+import { compat } from './compat.ts'
 import { console_ } from './console.ts'
 import { cores } from './cores.ts'
 import { idle } from './idle.ts'
@@ -49,6 +50,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   backlog: () => backlog(count),
   webhooks,
   batch,
+  compat: () => compat(count, Number(values.rounds)),
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
   reports,

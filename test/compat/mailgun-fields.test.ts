@@ -1,7 +1,7 @@
 // The table of Mailgun's fields is true: each field is read, refused or ignored as it says, and no other is read.
 import assert from 'node:assert/strict'
-import { mock, test } from 'node:test'
-import { MailgunForm } from '../../src/compat/mailgun-form.ts'
+import { describe, mock, test } from 'node:test'
+import { MailgunForm, textFields } from '../../src/compat/mailgun-form.ts'
 import { MAILGUN_FIELDS } from '../../src/compat/mailgun-messages.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
@@ -84,4 +84,46 @@ test('no field is read that the table does not have', async () => {
   } finally {
     mock.restoreAll()
   }
+})
+
+describe('a multipart form is read as by the parser of the runtime', () => {
+  const TYPE = 'multipart/form-data; boundary=between'
+  const part = (name: string, text: string, more = ''): string =>
+    `--between\r\nContent-Disposition: form-data; name="${name}"${more}\r\n\r\n${text}\r\n`
+  const end = '--between--\r\n'
+  const forms: Record<string, [form: string, isFast: boolean, type?: string]> = {
+    texts: [part('from', 'a') + part('v:x', 'b\r\n--betwee\r\n') + part('from', '') + end, true],
+    'bytes that are not UTF-8': [part('text', '\xc3\xff\xef\xbb\xbf') + end, true],
+    'no line end behind it': [`${part('a', 'b')}--between--`, true],
+    'no field': [end, true],
+    'a byte order mark': [part('text', '\xef\xbb\xbfa') + end, false],
+    'a file': [part('a', 'b', '; filename="c"') + end, false],
+    'an escaped name': [part('a%22', 'b') + end, false],
+    'a type of a part': [part('a', 'b', '\r\nContent-Type: text/plain') + end, false],
+    'a long boundary': [
+      `${part('a', 'b')}${end}`.replaceAll('between', 'b'.repeat(71)),
+      false,
+      TYPE.replace('between', 'b'.repeat(71)),
+    ],
+    'a part without its end': [part('a', 'b'), false],
+    'a part without a header': [`--between\r\n\r\n${end}`, false],
+    'a header without its end': [`--between\r\nContent-Disposition: form-data; name="a"\r\n${end}`, false],
+    'a boundary that only begins like it': [
+      `--betweenX\r\nContent-Disposition: form-data; name="a"\r\n\r\nb\r\n${end}`,
+      false,
+    ],
+    'an end in the header': [
+      `--between\r\nContent-Disposition: form-data; name="a"\r\n${end}\r\n${part('a', 'b')}${end}`,
+      false,
+    ],
+    nothing: ['', false],
+  }
+  for (const [what, [form, isFast, type = TYPE]] of Object.entries(forms))
+    test(what, async () => {
+      const bytes = Buffer.from(form, 'latin1')
+      const texts = textFields(bytes, type)
+      assert.equal(texts !== undefined, isFast)
+      const other = () => new Response(bytes, { headers: { 'Content-Type': type } }).formData()
+      if (texts) assert.deepEqual(texts, [...((await other()) as unknown as Iterable<[string, string]>)])
+    })
 })

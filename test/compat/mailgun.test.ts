@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import Mailgun from 'mailgun.js'
+import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
@@ -167,6 +168,11 @@ test('refuses what it cannot do safely, and names the field', async () => {
     [{ 'recipient-variables': '{}', cc: 'eve@there.test' }, 'cc', /each copy/],
     [{ 'recipient-variables': '{}', to: ['bob@there.test', 'x'] }, 'to', /"x" \(number 2/],
     [{ 'recipient-variables': '{}', html: '%unsubscribe_url%' }, 'html', /not supported/],
+    [
+      { 'recipient-variables': '{"bob@there.test":{"a":[]}}' },
+      'recipient-variables',
+      /^A value in "recipient-variables" must/,
+    ],
     [{ attachment: 'text' }, 'attachment', /must be a file/],
     [{ html: new File(['x'], 'x.html') }, 'html', /must be text/],
   ] as const) {
@@ -193,6 +199,35 @@ test('accepts what the original accepts, and names ignored fields in a header', 
   await sent(MESSAGE, '/v3/mg.here.test/messages')
   const urlencoded = await ask('POST', '/v3/here.test/messages', { body: new URLSearchParams(MESSAGE) })
   assert.equal(urlencoded.status, 200)
+})
+
+test('sends a batch without one-click where an unsubscribe link is not https', async () => {
+  const list = { 'h:List-Unsubscribe': '<%recipient.link%>', 'h:List-Unsubscribe-Post': 'List-Unsubscribe=One-Click' }
+  const linksOf = async (subject: string, links: string[]) => {
+    const to = links.map((_, n) => `n${n}@there.test`)
+    const values = Object.fromEntries(links.map((link, n) => [to[n], { link }]))
+    await sent({ ...MESSAGE, ...list, to, subject, 'recipient-variables': JSON.stringify(values) })
+    await until(() => heard(subject).length === links.length, 'the emails')
+    return heard(subject).map((text) => /^List-Unsubscribe-Post:/m.test(text))
+  }
+  const [own, safe] = ['http://blog.example/u', 'HTTPS://blog.example/u']
+  assert.deepEqual(await linksOf('Both https', [safe, safe]), [true, true])
+  assert.deepEqual(await linksOf('Only one https', [safe, own]), [false, false])
+  assert.match(heard('Only one https').join(''), /^List-Unsubscribe: <http:\/\/blog\.example\/u>\r$/m)
+})
+
+test('names a problem that many recipients have once', async () => {
+  const to = Array.from({ length: 50 }, (_, n) => `n${n}@there.test`)
+  const values = JSON.stringify(Object.fromEntries(to.map((address) => [address, { link: 'none' }])))
+  const { body, status } = await post({
+    ...MESSAGE,
+    to,
+    'recipient-variables': values,
+    'h:List-Unsubscribe': '<%recipient.link%>',
+  })
+  assert.equal(status, 400, JSON.stringify(body).slice(0, 500))
+  assert.equal(body.errors.length, 50)
+  assert.ok(body.message.length < 500, body.message.slice(0, 2000))
 })
 
 test('schedules a message by a date or by seconds', async () => {
@@ -340,6 +375,33 @@ test('lists events in both directions and between two times', async () => {
   assert.equal((await times(`begin=${begin + 60}&ascending=no`)).length, all.length + 1)
   assert.equal((await times(`end=${begin}&ascending=no`)).length, 1)
   assert.equal((await times(`begin=${begin + 60}&end=${begin + 120}`)).length, 0)
+})
+
+test('a filter that matches no event reads many at once, and other work has its turn', async () => {
+  const { store } = postrider.appliance.deps
+  const { email } = await sent(MESSAGE)
+  await become(email, 'delivered')
+  const columns = 'user_key, domain_key, email_key, type, data, created_at, campaign_key'
+  await store.write((tx) => {
+    tx.run(
+      raw(
+        `with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < 1000)
+         insert into events (id, ${columns}) select 'copy ' || n, ${columns}
+         from (select * from events where type = 'email.delivered' order by key desc limit 1), numbers`,
+      ),
+    )
+  })
+  let [turns, isOver, lists] = [0, false, 0]
+  const take = (): void => void (isOver || (turns++, setImmediate(take)))
+  store.watch((sql) => void (lists += Number(/from "?events"?.* limit/s.test(sql))))
+  setImmediate(take)
+  const { body } = await ask('GET', '/v3/here.test/events?limit=1&subject=none')
+  isOver = true
+  store.watch(() => {})
+  assert.deepEqual(body.items, [])
+  assert.ok(lists >= 10 && lists < 30, `${lists} lists`)
+  assert.ok(turns >= 10, `${turns} turns`)
+  await store.write((tx) => tx.run(raw(`delete from events where id like 'copy %'`)))
 })
 
 test('a poller that follows "next" gets each event once, and later ones as well', async () => {

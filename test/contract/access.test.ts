@@ -397,6 +397,8 @@ const SCOPE_OF: Record<string, Scope> = {
   'PATCH /forms/{}': 'contacts:write',
   'DELETE /forms/{}': 'contacts:write',
   'GET /forms/{}/versions': 'contacts:read',
+  'POST /forms/{}/signups': 'contacts:write',
+  'POST /contacts/{}/confirmation': 'contacts:write',
   'GET /audiences': 'contacts:read',
   'POST /audiences': 'contacts:write',
   'GET /audiences/{}': 'contacts:read',
@@ -645,6 +647,7 @@ test('collections, filters and sending never use resources of other users', asyn
       'grant',
       'form',
       'consent',
+      'recipientRequest',
     ])
       await MAKERS[kind]!(owner)
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })

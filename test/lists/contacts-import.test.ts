@@ -513,3 +513,35 @@ test('imports an exported audience without changes', async () => {
   assert.equal(json.length, 7)
   assert.match(await lists.commands.fails('contacts', 'export', 'Nobody'), /no audience "Nobody"/)
 })
+
+test('an import records the proof of consent and its date with each contact', async () => {
+  const domain = await lists.domain('proof.test')
+  const audience = await lists.audience('Proof', domain)
+  const file = lists.file('email,Ordered\nann@there.test,2026-05-04\nbob@there.test,\ncat@there.test,04/05/2026\n')
+  const options = ['--consent', 'Ticked the box in our shop', '--consent-date', 'ordered']
+  const result = await lists.commands.json('contacts', 'import', audience, file, ...options, '--force')
+  assert.deepEqual([result.created, result.errors.length], [2, 1])
+  assert.match(result.errors[0].reason ?? result.errors[0].detail, /date of consent/)
+  const rows = await lists.within((store) =>
+    store.all(
+      raw<{ email: string; state: string; source: string; evidence: string; confirmed_at: number | null }>(
+        `select c.email, s.state, s.source, s.evidence, s.confirmed_at from consents s
+           join contacts c on c.key = s.contact_key where c.email like '%@there.test' and s.evidence is not null order by 1`,
+      ),
+    ),
+  )
+  assert.deepEqual(rows, [
+    {
+      email: 'ann@there.test',
+      state: 'imported',
+      source: 'cli',
+      evidence: options[1],
+      confirmed_at: Date.UTC(2026, 4, 4),
+    },
+    { email: 'bob@there.test', state: 'imported', source: 'cli', evidence: options[1], confirmed_at: null },
+  ])
+  await assert.rejects(
+    lists.commands.json('contacts', 'import', audience, file, '--consent-date', 'Bought'),
+    /has no column "Bought"/,
+  )
+})

@@ -92,7 +92,13 @@ const EMAIL = '{"from":"a@here.test","to":"b@there.test","subject":"x","html":"<
 
 export const COMPAT: Record<string, Parser> = {
   'forms for Mailgun': {
-    files: ['compat/mailgun-form.ts', 'compat/mailgun-messages.ts', 'compat/mailgun.ts', 'compat/kit.ts'],
+    files: [
+      'compat/mailgun-form.ts',
+      'compat/mailgun-messages.ts',
+      'compat/mailgun-unsubscribe.ts',
+      'compat/mailgun.ts',
+      'compat/kit.ts',
+    ],
     seeds: both(
       around(
         [BEGIN, part('h:X-A', 'a'), '--b--\r\n'],

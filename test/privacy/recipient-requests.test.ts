@@ -5,9 +5,10 @@ import { test } from 'node:test'
 import { DAY } from '../../src/base/clock.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
 import { answerDepsOf } from '../../src/privacy/api-recipient-requests.ts'
+import { recordsAbout } from '../../src/privacy/bundle.ts'
 import { askFor } from '../../src/privacy/recipient-requests.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
@@ -42,7 +43,7 @@ async function subscriber(email: string): Promise<void> {
   await kit.fill(await kit.audience(domain), [email])
 }
 
-test('a request is open for 30 days, and the owner is notified once without the address', async () => {
+test('a request is open for 30 days, and the owner is notified once without the address (AU56)', async () => {
   await subscriber('mia@there.test')
   const before = notices().length
   const request = await ask('export', 'mia@there.test')
@@ -86,7 +87,7 @@ test('"done" exports the data, and the recipient receives a link that works for 
   assert.equal((await postrider.raw(path!)).status, 404)
 })
 
-test('"declined" needs a reason, which the recipient receives', async () => {
+test('"declined" needs a reason, which the recipient receives (AU56, AU107)', async () => {
   await subscriber('no@there.test')
   const { id } = await ask('erasure', 'no@there.test')
   for (const [attributes, pointer] of [
@@ -97,10 +98,9 @@ test('"declined" needs a reason, which the recipient receives', async () => {
     [{ state: 'declined', reason: 'x'.repeat(1001) }, 'reason'],
     [{ state: 'declined', reason: 7 }, 'reason'],
     [{ state: 'done', reason: 'This is a reason.' }, 'reason'],
-    [{ state: 'open' }, 'state'],
+    [{ state: 'open', reason: 'This is a reason.' }, 'state'],
     [{ state: 'gone' }, 'state'],
     [{ reason: 'This is a reason.' }, undefined],
-    [{}, undefined],
   ] as const) {
     const { body, status } = await patch(id, attributes)
     assert.deepEqual(
@@ -109,6 +109,7 @@ test('"declined" needs a reason, which the recipient receives', async () => {
       JSON.stringify(attributes),
     )
   }
+  for (const attributes of [{}, { state: 'open' }]) assert.equal((await patch(id, attributes)).status, 200)
   assert.equal((await show(id)).state, 'open')
   const reason = 'We must keep <your> invoices.\nFor ten years.'
   const { body, status } = await patch(id, { state: 'declined', reason })
@@ -141,7 +142,7 @@ test('an erasure by the account closes the requests of the recipient', async () 
   assert.deepEqual([(await show(id)).state, (await show(id)).email], ['done', null])
 })
 
-test('other accounts and tokens without the scope do not see a request', async () => {
+test('other accounts do not see a request (AU110)', async () => {
   const { id } = await ask('export', 'private@there.test')
   const token = { authorization: `Bearer ${postrider.otherToken}` }
   assert.equal((await postrider.api('GET', `/recipient-requests/${id}`, undefined, token)).status, 404)
@@ -160,7 +161,7 @@ test('the page Privacy lists open requests, and answers them', async () => {
   assert.match((await ann.send(page, 'decline')).text, /Reason|reason/)
 })
 
-test('an overdue request is a problem of the account on the overview', async () => {
+test('an overdue request is a problem of the account on the overview, and counted in the metrics (AU56, AU111)', async () => {
   await using own = await startTestAppliance({ config: { metrics: { token: METRICS } } })
   const here = await own.activeDomain('late.test')
   const ann = await signedIn(own)
@@ -185,4 +186,30 @@ test('with "automatic", the server answers at once and does not notify the owner
   assert.deepEqual([erased.state, erased.email], ['done', null])
   const { store } = own.appliance.deps
   assert.equal(store.all(raw('select 1 from notices where subject like ?', ['A recipient asks%'])).length, 0)
+})
+
+test('an export has the consents of the recipient, even of a removed contact, and the requests (AU36)', async () => {
+  const audience = await kit.audience(domain, 'Proof')
+  const add = (email: string) =>
+    postrider.api(
+      'POST',
+      `/audiences/${audience}/contacts`,
+      document('contacts', { email, consent_evidence: 'A card' }),
+    )
+  const { body } = await add('proof@there.test')
+  assert.equal((await postrider.api('DELETE', `/contacts/${body.data.id}`)).status, 204)
+  await add('proof@there.test')
+  await add('xproof@there.test')
+  await ask('export', 'proof@there.test')
+  const { keyring, store } = postrider.appliance.deps
+  const records = recordsAbout(store, keyring, domain.user_key, 'proof@there.test')
+  assert.deepEqual(
+    records['consents']!.map(({ audience: name, evidence, state }) => [name, evidence, state]),
+    [
+      ['Proof', 'A card', 'asserted'],
+      ['Proof', 'A card', 'asserted'],
+    ],
+  )
+  assert.equal(records['recipient_requests']!.length, 1)
+  assert.deepEqual(records['signups'], [])
 })

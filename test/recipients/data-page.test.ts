@@ -45,7 +45,7 @@ async function subscriber(email: string, contact: Record<string, unknown> = {}) 
 const emailsTo = async (email: string): Promise<{ id: string; attributes: Record<string, unknown> }[]> =>
   (await postrider.api('GET', `/outbound-emails?filter[search]=to:${email}`)).body.data
 
-test('the link is emailed to the address, in its language, and works for an hour', async () => {
+test('the link is emailed to the address, in its language, and works for an hour (AU55)', async () => {
   const { path } = await subscriber('mia@there.test')
   await post(path, 'action=language&language=de')
   const { body, status } = await post(path, 'action=link')
@@ -70,7 +70,7 @@ test('the link is emailed to the address, in its language, and works for an hour
   assert.deepEqual((await postrider.api('GET', '/recipient-requests')).body.data, [])
 })
 
-test('an address gets one link in 5 minutes and three in 24 hours, and the page says so', async () => {
+test('an address gets one link in 5 minutes and three in 24 hours, and the page says so (AU37)', async () => {
   const { path } = await subscriber('often@there.test')
   const ask = async () => (await post(path, 'action=link')).body
   const LIMITED = /No more links can be sent to often@there\.test at the moment/
@@ -87,7 +87,7 @@ test('an address gets one link in 5 minutes and three in 24 hours, and the page 
   assert.match(await ask(), /A link is on its way/)
 })
 
-test('shows subscriptions, details, consents and numbers, and only those of the account', async () => {
+test('shows subscriptions, details, consents and numbers, and only those of the account (AU55, AU110)', async () => {
   const email = 'all@there.test'
   const { audience, key } = await subscriber(email, {
     name: 'Mia <b>Miller</b>',
@@ -133,7 +133,7 @@ test('shows subscriptions, details, consents and numbers, and only those of the 
   assert.doesNotMatch(elsewhere, /Weekly|Miller|Graz|alles/)
 })
 
-test('a request for a copy is open, and the page names the sender and the deadline', async () => {
+test('a request for a copy is open, and the page names the sender and the deadline (AU56)', async () => {
   await subscriber('copy@there.test')
   const path = pathOf('copy@there.test')
   for (const method of ['GET', 'HEAD']) await postrider.raw(`${path}?action=export`, { method })
@@ -181,7 +181,7 @@ test('a forged or truncated link, and the token of an unsubscribe link, show an 
 })
 
 for (const lang of LANGUAGES)
-  test(`the page in ${lang} has its title, its buttons and the statuses in one language`, async () => {
+  test(`the page in ${lang} has its title, its buttons and the statuses in one language (AU57)`, async () => {
     const email = `${lang}.data@there.test`
     await subscriber(email)
     const { t } = textsIn(lang)

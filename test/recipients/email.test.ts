@@ -87,7 +87,7 @@ test('an email with a key is sent once', async () => {
   assert.deepEqual(second, { result: 'sent', id: first.id })
 })
 
-test('an address gets one email of a kind about an audience in 5 minutes, and three in 24 hours over all accounts', async () => {
+test('an address gets one email of a kind about an audience in 5 minutes, and three in 24 hours over all accounts (AU37)', async () => {
   const to = 'Limit@there.test'
   const limit = (audience: number | null) => ({ limit: { audience } })
   assert.equal((await send(to, limit(1))).result, 'sent')

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { request } from 'node:http'
 import { test } from 'node:test'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe.ts'
+import type { RowOf } from '../../src/store/schema/tables.ts'
+import { dataOf } from '../../src/webhooks/payload.ts'
 import { LANGUAGES, textsIn } from '../../src/recipients/languages.ts'
 import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
@@ -57,7 +59,7 @@ const multipart = (name: string, value: string) =>
     'multipart/form-data; boundary=cut',
   )
 
-test('a GET never changes the subscription', async () => {
+test('a GET never changes the subscription (AU48)', async () => {
   const { audience, campaign, path } = await linked('look@there.test')
   for (let n = 0; n < 20; n++)
     for (const method of ['GET', 'HEAD']) {
@@ -75,7 +77,7 @@ test('a GET never changes the subscription', async () => {
   assert.equal(contact.attributes.status, 'subscribed')
 })
 
-test('one-click and the button of the page unsubscribe at once without a redirect', async () => {
+test('one-click and the button of the page unsubscribe at once without a redirect (AU49, AU52)', async () => {
   const bodies: [string, RequestInit][] = [
     ['urlencoded', form(ONE_CLICK)],
     ['beside other fields', form(`a=b&${ONE_CLICK}&c=d`)],
@@ -143,7 +145,7 @@ test('responds to a body of 1 MB instead of closing the connection', async () =>
   assert.deepEqual(await entries('socket@there.test'), [])
 })
 
-test('works after contact, campaign and audience were deleted', async () => {
+test('works after contact, campaign and audience were deleted (AU54)', async () => {
   const { audience, campaign, path } = await linked('gone@there.test')
   const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
   for (const gone of [`/contacts/${contact.id}`, `/campaigns/${campaign}`, `/audiences/${audience}`])
@@ -221,7 +223,7 @@ test('a link in the first format, readable and signed, still works', async () =>
   assert.match((await postrider.raw(path)).body, UNSUBSCRIBED)
 })
 
-test('headers forbid caching, framing, referrers and loading resources', async () => {
+test('headers forbid caching, framing, foreign referrers and loading resources (AU58, AU59)', async () => {
   const { path } = await linked('headers@there.test')
   for (const [at, init] of [
     [path, {}],
@@ -287,7 +289,7 @@ const contactOf = async (audience: string) =>
 const buttonsOf = (body: string): string[] =>
   [...body.matchAll(/<button\b[^>]*>([^<]*)<\/button>/g)].map(([, label]) => label!.trim())
 
-test('with one audience there is one button to unsubscribe, with several also one for the audience', async () => {
+test('with one audience there is one button to unsubscribe, with several also one for the audience (AU48)', async () => {
   const one = await linked('one@there.test', 'Weekly')
   assert.deepEqual(buttonsOf((await postrider.raw(one.path)).body), [
     'Unsubscribe from everything from here.test',
@@ -301,7 +303,7 @@ test('with one audience there is one button to unsubscribe, with several also on
   ])
 })
 
-test('the scope "audience" unsubscribes from the audience alone, without a suppression, and its undo returns', async () => {
+test('the scope "audience" unsubscribes from the audience alone, without a suppression, and its undo returns (AU50)', async () => {
   const { audience, path } = await linked('part@there.test', 'Weekly')
   const other = await kit.audience(domain, 'Second')
   await kit.fill(other, ['part@there.test'])
@@ -341,7 +343,7 @@ test('the undo of an audience does not undo unsubscribing from the domain', asyn
   assert.equal((await entries('still@there.test')).length, 1)
 })
 
-test('one-click with the scope of an audience still means everything from the domain', async () => {
+test('one-click with the scope of an audience still means everything from the domain (AU49)', async () => {
   const { path } = await linked('click@there.test')
   await postrider.raw(path, form(`${ONE_CLICK}&scope=audience`))
   assert.equal((await entries('click@there.test')).length, 1)
@@ -372,7 +374,7 @@ test('a language that the subscriber chooses is stored, and used at once', async
 })
 
 for (const lang of LANGUAGES)
-  test(`the page in ${lang} is in one language, with links to all languages`, async () => {
+  test(`the page in ${lang} is in one language, with links to all languages (AU57)`, async () => {
     const { path } = await linked(`${lang}.page@there.test`)
     const { t } = textsIn(lang)
     const { body } = await postrider.raw(path, { headers: { 'accept-language': `${lang}-XX,xx;q=0.1` } })
@@ -387,7 +389,7 @@ for (const lang of LANGUAGES)
     assert.equal((await postrider.raw(`/u/none?lang=${lang}`)).body.includes(t('not_found_title')), true)
   })
 
-test('the page shows the reader of a forwarded email no name, field, consent or number', async () => {
+test('the page shows the reader of a forwarded email no name, field, consent or number (AU53)', async () => {
   const audience = await kit.audience(domain)
   const evidence = 'Signed at the fair'
   const secret = { name: 'Mia Secret', custom_fields: { city: 'Hidden Town' }, preferences: { pet: 'Hidden Cat' } }
@@ -404,4 +406,20 @@ test('the page shows the reader of a forwarded email no name, field, consent or 
     assert.doesNotMatch(body, /Secret|Hidden|Signed at|Opened|\/me\//)
   }
   assert.deepEqual((await postrider.api('GET', '/recipient-requests')).body.data, [])
+})
+
+test('a contact that unsubscribes from one audience causes one contact.unsubscribed', async () => {
+  const { audience, path } = await linked('event@there.test')
+  for (const _ of [1, 2]) await postrider.raw(path, form('action=unsubscribe&scope=audience'))
+  const { store } = postrider.appliance.deps
+  const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
+  const found = store
+    .all(raw<RowOf<'events'>>(`select * from events where type = 'contact.unsubscribed' order by key`))
+    .map((event) => dataOf(store, event))
+    .filter((data) => data?.['email'] === 'event@there.test')
+  const { id: domain_id, name } = domain
+  const of = { domain_id, name, status: 'active', previous_status: null }
+  assert.deepEqual(found, [
+    { ...of, contact_id: contact.id, audience_id: audience, form_id: null, email: 'event@there.test' },
+  ])
 })

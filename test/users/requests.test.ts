@@ -182,6 +182,7 @@ test('masks addresses, names and secrets in paths and queries', () => {
   }
   assert.equal(shown('/api/v1/outbound-emails'), '/outbound-emails')
   assert.equal(shown(`/api/v1/domains/${UUID}/records`), `/domains/${UUID}/records`)
+  assert.equal(shown('/v3/here.test/messages'), '/v3/***/messages')
   for (const secret of [
     'ann@here.test',
     'pr_aBcDeF0123456789',

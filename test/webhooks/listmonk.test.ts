@@ -7,6 +7,7 @@ import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
 import { testReceiver, type Request } from '../kit/receiver.ts'
+import { signedIn } from '../kit/signed-in.ts'
 import { until } from '../kit/until.ts'
 import { mailsOf } from '../mail/mails.ts'
 import { deliveryOf, relation, rest } from './hooks.ts'
@@ -184,4 +185,24 @@ test('the format cannot be changed, and a webhook has the format standard by def
     const { body, status } = await update(id, change)
     assert.deepEqual([status, body.errors[0].source.pointer], [422, `/data/attributes/${Object.keys(change)[0]}`])
   }
+})
+
+test('the console creates a webhook for listmonk, and does not return a password in a form with an error', async () => {
+  const ann = await signedIn(postrider)
+  const form = { domain: domain.id, name: 'lists', url: `${receiver.url}/webhooks/bounce`, username: 'postrider' }
+  const made = await ann.send(await ann.open('/webhooks/new'), 'add', {
+    ...form,
+    format: 'listmonk',
+    password: 'between us',
+  })
+  assert.match(made.text, /<dt>Format<\/dt>\s*<dd>listmonk<\/dd>/)
+  const { data } = (await postrider.api('GET', '/webhooks')).body
+  assert.deepEqual([data[0].attributes.format, data[0].attributes.username], ['listmonk', 'postrider'])
+  const refused = await ann.send(await ann.open('/webhooks/new'), 'add', {
+    ...form,
+    format: 'standard',
+    password: 'between us',
+  })
+  assert.match(refused.text, /can only be set if/)
+  assert.ok(!refused.text.includes('between us'))
 })

@@ -3,6 +3,7 @@
 import { refuse, refuseAttribute, Refusal, type Problem } from '../../base/errors.ts'
 import type { Keyring } from '../../base/keyring.ts'
 import { inFamily, knownAddress, parseAddress, type Address } from '../../message/address.ts'
+import type { Caller } from '../../jsonapi/resource.ts'
 import type { Reader } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import type { RowOf } from '../../store/schema/tables.ts'
@@ -227,7 +228,22 @@ export interface NewEmail {
   message?: SubmittedMessage | undefined
   /** The token whose daily limit of recipients counts, or undefined if it has no limit. */
   cappedToken?: number | undefined
+  /** Called in the transaction that accepts the email. Throws a Refusal if it comes too late. */
+  begin?: (() => void) | undefined
 }
+
+/** What the caller means for the emails that they send. */
+export const ofCaller = ({
+  begin,
+  cappedToken,
+  compat,
+  program,
+}: Caller): Pick<NewEmail, 'any_reply_to' | 'begin' | 'cappedToken' | 'program'> => ({
+  program,
+  any_reply_to: compat,
+  cappedToken,
+  begin,
+})
 
 export interface SubmittedMessage {
   /** The id of the email, created when the message started. */

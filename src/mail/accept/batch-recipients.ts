@@ -29,11 +29,13 @@ import {
 } from './admit.ts'
 import {
   addBatch,
-  batchBefore,
+  batchBeforeIn,
   dropFiles,
   finishBatch,
+  hasKey,
   isRefusedItem,
   keyOf,
+  knownBatch,
   problemsAt,
   RefusedItems,
   type Batch,
@@ -80,9 +82,8 @@ export async function submitToRecipients(
 ): Promise<SubmittedBatch> {
   const { clock, spool, store } = deps
   requireSubscription(store, userKey)
-  const hash = typeof batch.idempotency_key === 'string' ? await hashOf(batch) : Buffer.alloc(0)
-  const batchKey = keyOf(userKey, batch, () => hash)
-  const earlier = batchBefore(store, batchKey)
+  const batchKey = keyOf(userKey, batch, hasKey(batch) ? await hashOf(batch) : undefined)
+  const earlier = knownBatch(store, batchKey)
   if (earlier) return { batch: earlier, replayed: true }
   const refused = new RefusedItems(batch.strict, batch.recipients)
   const now = clock.now()
@@ -97,7 +98,7 @@ export async function submitToRecipients(
     const duplicates: OtherResult[] = []
     const ready = await readyRecipients(batch, must(files.body, 'The body of a batch'), { duplicates, now, refused })
     const submitted = await store.write((tx): SubmittedBatch => {
-      const same = batchBefore(tx, batchKey)
+      const same = batchBeforeIn(tx, batchKey, now)
       if (same) return { batch: same, replayed: true }
       const accepting = { batch, batchKey, files, id, now, submission, refused, others: [...duplicates] }
       const written = acceptAll(tx, deps, accepting, ready)

@@ -1,6 +1,7 @@
 // Accepts several emails with one request, each with a body of its own, in one transaction. With "strict", any fault
 // refuses all of them. With "permissive", the faulty ones are reported and the others accepted.
 import { createHash } from 'node:crypto'
+import { DAY } from '../../base/clock.ts'
 import { codeOf, Refusal, refuse, type Problem } from '../../base/errors.ts'
 import { newId } from '../../base/ids.ts'
 import { semaphore } from '../../base/semaphore.ts'
@@ -8,7 +9,7 @@ import { knownAddress } from '../../message/address.ts'
 import type { Reader, Tx } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import type { RowOf } from '../../store/schema/tables.ts'
-import type { OtherResult } from '../batches.ts'
+import { endRepeats, UNANSWERED, type OtherResult } from '../batches.ts'
 import { recipientsOf, requireSubscription, type NewEmail, type Submission } from './admit.ts'
 import { accept, payloadHash, storeBody, type Files, type SubmitDeps } from './submit.ts'
 
@@ -25,6 +26,8 @@ export interface BatchOptions {
   /** Any fault refuses the whole batch. */
   strict: boolean
   idempotency_key?: string | null | undefined
+  /** Without a key: the token whose equal request is a repeat until this one is answered. */
+  unansweredOf?: string | undefined
 }
 
 export interface SubmittedBatch {
@@ -92,13 +95,33 @@ export interface BatchKey {
   given: { key: string; hash: Buffer } | undefined
 }
 
-export const keyOf = (userKey: number, { idempotency_key: key }: BatchOptions, hash: () => Buffer): BatchKey => ({
-  userKey,
-  given: typeof key === 'string' ? { key, hash: hash() } : undefined,
-})
+/** Whether a batch with these options needs the hash of its payload. */
+export const hasKey = ({ idempotency_key, unansweredOf }: BatchOptions): boolean =>
+  typeof idempotency_key === 'string' || unansweredOf !== undefined
+
+export const keyOf = (
+  userKey: number,
+  { idempotency_key, unansweredOf }: BatchOptions,
+  hash: Buffer | undefined,
+): BatchKey => {
+  const key = idempotency_key ?? (hash && `${UNANSWERED}${unansweredOf} ${hash.toString('base64url')}`)
+  return { userKey, given: typeof key === 'string' && hash ? { key, hash } : undefined }
+}
+
+/** The same as in the transaction, before work is done. An answer may end the repeats until then. */
+export const knownBatch = (reader: Reader, key: BatchKey): Batch | undefined =>
+  key.given?.key.startsWith(UNANSWERED) ? undefined : batchBefore(reader, key)
+
+/** The earlier batch with this key, in the transaction of the new one. Throws 409 if its payload was different. */
+export function batchBeforeIn(tx: Tx, key: BatchKey, now: number): Batch | undefined {
+  const batch = batchBefore(tx, key)
+  if (!batch?.idempotency_key?.startsWith(UNANSWERED) || now - batch.created_at < DAY) return batch
+  endRepeats(tx, batch.id)
+  return undefined
+}
 
 /** The earlier batch with this key. Throws 409 if its payload was different. */
-export function batchBefore(reader: Reader, { given, userKey }: BatchKey): Batch | undefined {
+function batchBefore(reader: Reader, { given, userKey }: BatchKey): Batch | undefined {
   const batch = given && reader.first(byIdempotencyKey({ user_key: userKey, idempotency_key: given.key }))
   // A batch with an erased recipient has no hash to compare with.
   if (batch && !(batch.payload_hash && given.hash.equals(batch.payload_hash)))
@@ -162,8 +185,8 @@ export async function submitEmails(
 ): Promise<SubmittedBatch> {
   const { clock, spool, store } = deps
   requireSubscription(store, userKey)
-  const key = keyOf(userKey, options, () => hashOf(items))
-  const earlier = batchBefore(store, key)
+  const key = keyOf(userKey, options, hasKey(options) ? hashOf(items) : undefined)
+  const earlier = knownBatch(store, key)
   if (earlier) return { batch: earlier, replayed: true }
   const refused = new RefusedItems(options.strict, items)
   const now = clock.now()
@@ -171,7 +194,7 @@ export async function submitEmails(
   try {
     const prepared = await prepareAll(deps, userKey, items, { now, refused, unwritten })
     const submitted = await store.write((tx): SubmittedBatch => {
-      const same = batchBefore(tx, key)
+      const same = batchBeforeIn(tx, key, now)
       return same ? { batch: same, replayed: true } : writeAll(tx, deps, { key, now, prepared, refused, unwritten })
     })
     await Promise.all([...unwritten].map((name) => spool.remove(name)))

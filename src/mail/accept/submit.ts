@@ -205,10 +205,11 @@ export function accept(tx: Tx, deps: AcceptDeps, accepting: Accepting): Submitte
 export function countRecipients(
   tx: Tx,
   { config }: Pick<SubmitDeps, 'config'>,
-  { given, userKey }: { given: Pick<NewEmail, 'agent_id' | 'cappedToken' | 'program'>; userKey: number },
+  { given, userKey }: { given: Pick<NewEmail, 'agent_id' | 'begin' | 'cappedToken' | 'program'>; userKey: number },
   recipients: number,
   now: number,
 ): void {
+  given.begin?.()
   for (const agent of [given.program, given.agent_id]) if (typeof agent === 'string') refusePaused(tx, userKey, agent)
   useVolume(tx, config, userKey, recipients, now)
   try {

@@ -138,7 +138,7 @@ export function field({
       : html`<input
           ${shared}
           type="${type}"
-          value="${type === 'file' ? '' : value}"
+          value="${type === 'file' || type === 'password' ? '' : value}"
           ${accept === undefined ? '' : html`accept="${accept}"`}
           ${several ? html`multiple` : ''}
           ${autocomplete === undefined ? '' : html`autocomplete="${autocomplete}"`}

@@ -71,6 +71,8 @@ export interface RunningPostrider {
   smtpPort: number
   /** Of the listeners that are on, in the order of the configuration. */
   ports: Record<'https' | 'submission' | 'submissions', number[]>
+  /** Its HTTP origin. */
+  origin: string
   /** An API token with all scopes. */
   token: string
   /** Its data directory. */
@@ -117,6 +119,8 @@ export interface PostriderOptions {
   more?: string
   /** Further keys of [http]. */
   http?: string
+  /** Another executable, such as the built one. */
+  program?: ReturnType<typeof executable>
 }
 
 export async function startPostrider(options: PostriderOptions): Promise<RunningPostrider> {
@@ -131,9 +135,16 @@ export async function startPostrider(options: PostriderOptions): Promise<Running
 
 async function serve(
   box: Sandbox,
-  { clamav = '', deliveryPort, dns, hostname, http: moreHttp = '', more = '' }: PostriderOptions,
+  {
+    clamav = '',
+    deliveryPort,
+    dns,
+    hostname,
+    http: moreHttp = '',
+    more = '',
+    program: { program, first } = executable(),
+  }: PostriderOptions,
 ): Promise<RunningPostrider> {
-  const { program, first } = executable()
   const config = box.write(
     'postrider.toml',
     `hostname = "${hostname}"
@@ -230,6 +241,7 @@ ${more}
   return {
     smtpPort,
     ports,
+    origin: `http://${http}`,
     token,
     dataDir: box.path('data'),
     reload: () => void process.kill(server.pid, 'SIGHUP'),
