@@ -25,6 +25,7 @@ export const CODES = {
   type_mismatch: [409, 'Resource type does not match the endpoint'],
   id_mismatch: [409, 'Resource id does not match the URL'],
   idempotency_conflict: [409, 'Idempotency key was used with other content'],
+  form_closed: [409, 'The form is not open'],
   agent_paused: [409, 'The agent is paused'],
   confirmation_required: [422, 'The contact has not confirmed its subscription'],
   changed_meanwhile: [412, 'The resource has been changed by another request'],

@@ -11,7 +11,15 @@ import { readNamed } from './plain-file.ts'
 import { unusableError } from './unusable.ts'
 
 /** The purposes that keys are derived for. */
-export type Purpose = 'seal' | 'return-path' | 'tracking' | 'unsubscribe' | 'session' | 'recipient' | 'ledger'
+export type Purpose =
+  | 'seal'
+  | 'return-path'
+  | 'tracking'
+  | 'unsubscribe'
+  | 'session'
+  | 'recipient'
+  | 'client'
+  | 'ledger'
 
 export const KEY_FILE = 'instance.key'
 

@@ -21,6 +21,8 @@ export const LOG_EVENTS = {
   port_in_use: 'The port is in use, so the sandbox tries the next one',
   systemd_notify_failed: 'systemd could not be notified',
   client_addresses_hidden: 'NAT hides the addresses of the clients',
+  // Forms.
+  signup_received: 'A sign-up form was sent',
   // This machine and its data.
   problem_reported: 'A part of the server does not work',
   problem_cleared: 'The part works again',
@@ -102,6 +104,7 @@ export const LOG_EVENTS = {
   sandbox_message_received: 'The sandbox received a message',
   sandbox_sign_in_link: 'A sign-in link for the sandbox was requested',
   sandbox_reply_rejected: 'A simulated reply was rejected',
+  sandbox_confirmation_failed: 'The sandbox could not press the button of a confirmation email',
   sandbox_webhook_received: 'The sandbox received a webhook request',
 } as const satisfies Record<string, string>
 

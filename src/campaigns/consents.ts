@@ -1,6 +1,7 @@
 // Proof of consent: why an address is in an audience. Every way in writes a consent in the transaction that writes the
 // contact. A consent never holds the address: it names the contact, and keeps the hash of the address when the contact
 // is removed.
+import { DAY } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { newId } from '../base/ids.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
@@ -61,7 +62,7 @@ const COLUMNS = [
   'ended_at',
 ] as const
 
-const insertConsent = statement<Omit<Consent, 'key' | 'restored_at'>>()((arg) =>
+const insertConsent = statement<Omit<Consent, 'key' | 'restored_at' | 'released'>>()((arg) =>
   db
     .insertInto('consents')
     .values({
@@ -73,6 +74,7 @@ const insertConsent = statement<Omit<Consent, 'key' | 'restored_at'>>()((arg) =>
       state: arg.state,
       source: arg.source,
       ...(Object.fromEntries(COLUMNS.map((name) => [name, arg[name]])) as Pick<Consent, (typeof COLUMNS)[number]>),
+      released: 0,
       created_at: arg.created_at,
       updated_at: arg.updated_at,
     })
@@ -139,6 +141,15 @@ export function consentsOf(reader: Reader, keyring: Keyring, userKey: number, em
   )
 }
 
+/** Adds to a consent its confirmation email, or the contact that it leads to after the former one was removed. */
+export function noteConsent(
+  tx: Tx,
+  { key }: Pick<Consent, 'key'>,
+  set: Partial<Pick<Consent, 'contact_key' | 'message_id' | 'released'>>,
+): void {
+  tx.run(db.updateTable('consents').set(set).where('key', '=', key))
+}
+
 /** Ends the consents of a contact whose address its owner removes or replaces. They keep the hash of the address. */
 export function endConsents(tx: Tx, keyring: Keyring, contact: { key: number; email: string }, now: number): void {
   tx.run(
@@ -174,6 +185,9 @@ export interface ConsentRetention {
 
 const AT_ONCE = 500
 
+/** How long an address that refused gets no other request of the account (AU43). Its consent is kept that long. */
+export const REFUSED_FOR = 90 * DAY
+
 /** Deletes consents whose time is over, and ends those whose contact is gone with its audience. */
 export async function forgetConsents(store: Store, { keep_proof, keep_requests }: ConsentRetention, now: number) {
   const requests = `('requested', 'refused', 'expired', 'bounced')`
@@ -189,8 +203,9 @@ export async function forgetConsents(store: Store, { keep_proof, keep_requests }
       const old = tx.run(
         raw(
           `delete from consents where key in (select key from consents
-             where ended_at <= iif(state in ${requests}, ?, ?) and (contact_key is null or state in ${requests}) limit ?)`,
-          [now - keep_requests, now - keep_proof, AT_ONCE],
+             where ended_at <= case when state = 'refused' then ? when state in ${requests} then ? else ? end
+               and (contact_key is null or state in ${requests}) limit ?)`,
+          [now - Math.max(keep_requests, REFUSED_FOR), now - keep_requests, now - keep_proof, AT_ONCE],
         ),
       )
       return Math.max(orphaned.changes, old.changes)

@@ -12,7 +12,7 @@ import { appendEvent } from '../store/events.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
-import { endConsents, recordConsent, type NewConsent } from './consents.ts'
+import { noteConsent, endConsents, recordConsent, type Consent, type NewConsent } from './consents.ts'
 
 export type Contact = RowOf<'contacts'>
 
@@ -110,14 +110,14 @@ const json = (value: Record<string, unknown> | null | undefined): string | null 
   value === null || value === undefined ? null : JSON.stringify(value)
 
 /**
- * Adds one contact with its consent. Returns undefined if its address is already in the audience. `email` must be in
- * the form of `contactAddress`.
+ * Adds one contact with its consent, which can be one whose contact was removed. Returns undefined if its address is
+ * already in the audience. `email` must be in the form of `contactAddress`.
  */
 export function insert(
   tx: Tx,
   keyring: Keyring,
   audience: Audience,
-  given: NewContact & { consent: NewConsent },
+  given: NewContact & { consent: NewConsent | Pick<Consent, 'key' | 'state'> },
   now: number,
 ): Contact | undefined {
   const contact = tx.first(
@@ -135,7 +135,8 @@ export function insert(
     }),
   )
   if (!contact) return undefined
-  recordOwnConsent(tx, keyring, contact, given.consent, now)
+  if ('key' in given.consent) noteConsent(tx, given.consent, { contact_key: contact.key })
+  else recordOwnConsent(tx, keyring, contact, given.consent, now)
   return contact
 }
 
@@ -295,6 +296,48 @@ export function leaveAudience(tx: Tx, contact: Contact, now: number): void {
   appendEvent(tx, { type: 'contact.unsubscribed', user_key, domain_key: audience.domain_key, data, at: now })
 }
 
+/**
+ * Subscribes a contact on its own confirmation, with the values that it has confirmed. Its consent is confirmed in the
+ * same transaction.
+ */
+export function confirmContact(
+  tx: Tx,
+  contact: Contact,
+  { fields, language, name }: { name: string | null; fields: Readonly<Record<string, string>>; language: string },
+  now: number,
+): Contact {
+  const custom = { ...(JSON.parse(contact.custom_fields ?? '{}') as Record<string, unknown>), ...fields }
+  const custom_fields = Object.keys(custom).length > 0 ? JSON.stringify(custom) : null
+  const set = { name: name ?? contact.name, custom_fields, language }
+  tx.run(db.updateTable('contacts').set(set).where('key', '=', contact.key))
+  setOwnStatus(tx, contact.key, { status: 'subscribed', left_audience: 0 }, now)
+  return must(contactByKey(tx, contact.key), 'The contact')
+}
+
+/**
+ * Removes the unsubscribe suppression of an address on a domain, for one audience: its contacts in the other audiences
+ * stay unsubscribed (AU24). Returns whether there was one.
+ */
+export function releaseFor(
+  tx: Tx,
+  { domain_key, key }: Pick<Audience, 'domain_key' | 'key'>,
+  email: string,
+  now: number,
+): boolean {
+  if (!marketingSuppressed(tx, domain_key, email)) return false
+  const others = db.selectFrom('audiences').select('key').where('domain_key', '=', domain_key).where('key', '<>', key)
+  tx.run(
+    db
+      .updateTable('contacts')
+      .set({ left_audience: 1, updated_at: now })
+      .where('email', '=', email)
+      .where('status', '=', 'unsubscribed')
+      .where('audience_key', 'in', others),
+  )
+  takeAll(tx, domain_key, email, now, 'unsubscribe')
+  return true
+}
+
 /** Subscribes an unsubscribed contact again: neither a suppression nor the audience keeps it unsubscribed. */
 export function resubscribe(
   tx: Tx,
@@ -341,9 +384,14 @@ export const setLanguage = (
 export function removeContact({ clock, keyring, store }: ContactDeps, key: number): Promise<void> {
   return store.write((tx) => {
     const contact = contactByKey(tx, key)
-    if (contact) endConsents(tx, keyring, contact, clock.now())
-    tx.run(db.deleteFrom('contacts').where('key', '=', key))
+    if (contact) dropContact(tx, keyring, contact, clock.now())
   })
+}
+
+/** Like `removeContact`, inside a transaction. */
+export function dropContact(tx: Tx, keyring: Keyring, contact: Pick<Contact, 'key' | 'email'>, now: number): void {
+  endConsents(tx, keyring, contact, now)
+  tx.run(db.deleteFrom('contacts').where('key', '=', contact.key))
 }
 
 const byKey = statement<{ key: number }>()((arg) => db.selectFrom('contacts').selectAll().where('key', '=', arg.key))

@@ -151,6 +151,7 @@ Every address at every domain accepts email. Some simulate something else (a tag
   reply@     replies to the email
   bounce@    returns a bounce message after the delivery
   complain@  returns a spam complaint after the delivery
+  confirm@   confirms a sign-up, a second after its confirmation email
   refuse@    rejects permanently (550)
   defer@     rejects temporarily (451)
   slow@      responds after 10 seconds

@@ -87,7 +87,7 @@ export function formPage(context: Context, deps: FormPageDeps, form: FormRow, sh
     languages: Object.keys(texts.languages),
     sender: senderOf(deps, form.user_key, texts.controller ?? name),
     ...(redirect !== undefined && { formTo: redirect }),
-    body: html`${errors.length > 0 ? summaryOf(words, errors) : ''}
+    body: html`${errors.length > 0 ? errorSummary(words, errors) : ''}
       <form
         method="post"
         action="${FORMS_PATH}/${form.slug}"
@@ -102,7 +102,8 @@ export function formPage(context: Context, deps: FormPageDeps, form: FormRow, sh
 
 const isContact = ({ audience_key }: Pick<FormRow, 'audience_key'>): boolean => audience_key === null
 
-function summaryOf({ t }: Texts, errors: readonly FormError[]): Html {
+/** The list of the errors of a page, which takes the focus (AU12). */
+export function errorSummary({ t }: Pick<Texts, 't'>, errors: readonly FormError[]): Html {
   const link = ({ detail, field }: FormError) => html`<li><a href="#${idOf(field)}">${detail}</a></li>`
   return html`<div class="errors" role="alert" tabindex="-1" autofocus>
     <p>${t('error_summary')}</p>
@@ -129,7 +130,7 @@ export function formFields(form: SeenForm, shown: Omit<ShownForm, 'token' | 'sta
     <input type="hidden" name="lang" value="${language}" />
     ${intro === null ? '' : html`<p class="text" ${own}>${intro}</p>`}
     ${control(shown, { name: 'email', label: t('email_label'), type: 'email', autocomplete: 'email', required: true })}
-    ${texts.fields.map((field) => control(shown, { ...controlFor(texts, field, language), own }))}
+    ${fieldControls(shown)}
     ${contact ? control(shown, { name: 'message', label: t('message_label'), required: true, rows: 6 }) : ''}
     <div class="unseen" aria-hidden="true">
       <label
@@ -142,6 +143,13 @@ export function formFields(form: SeenForm, shown: Omit<ShownForm, 'token' | 'sta
     </button>
     ${texts.controller === null ? '' : html`<p class="after soft">${t('controller_note', { controller: texts.controller })}</p>`}
     ${ticked ? '' : consent} ${contact ? '' : html`<p class="soft">${t('unsubscribe_note')}</p>`}`
+}
+
+/** The controls of the fields, without that of the address. */
+export function fieldControls(shown: Pick<ShownForm, 'errors' | 'language' | 'texts' | 'values'>): Html {
+  const { language, texts } = shown
+  const own = language === wordsOf(language).lang ? '' : html`lang="${language}"`
+  return html`${texts.fields.map((field) => control(shown, { ...controlFor(texts, field, language), own }))}`
 }
 
 interface Control {

@@ -1,17 +1,23 @@
 // Sign-up forms and contact forms as a part of the server.
 import { Hono } from 'hono'
-import type { ApiDeps } from '../jsonapi/define.ts'
+import type { AppDeps } from '../http/app-deps.ts'
 import { part } from '../parts/part.ts'
 import { textsFor } from '../recipients/languages.ts'
 import { formVersions, forms } from './api.ts'
+import { contactConfirmations, signups } from './api-signups.ts'
+import { confirmRoutes } from './confirm-pages.ts'
+import { forgetSignups } from './forget.ts'
 import { formBySlug, isAvailable } from './forms.ts'
 import { formLanguage, formPage, FORMS_PATH, noFormPage } from './hosted.ts'
 import { formPlaces } from './page.ts'
+import { signupRoutes } from './public.ts'
+import { formFigures } from './signup-counts.ts'
+import { SignupLoop } from './signup-loop.ts'
 import { sealFormToken } from './signup-token.ts'
 import { currentTexts } from './versions.ts'
 
 /** GET of a hosted form, which changes nothing. */
-const hostedRoutes = (deps: ApiDeps): Hono =>
+const hostedRoutes = (deps: AppDeps): Hono =>
   new Hono().get(`${FORMS_PATH}/:slug`, (context) => {
     const form = formBySlug(deps.store, context.req.param('slug'))
     if (!form || !isAvailable(deps.store, form))
@@ -24,8 +30,8 @@ const hostedRoutes = (deps: ApiDeps): Hono =>
     })
   })
 
-export const formsPart = part<ApiDeps>('forms', {
-  resources: [forms, formVersions],
+export const formsPart = part<AppDeps>('forms', {
+  resources: [forms, formVersions, signups, contactConfirmations],
   pages: formPlaces,
   menu: [
     {
@@ -38,5 +44,9 @@ export const formsPart = part<ApiDeps>('forms', {
       scope: 'contacts',
     },
   ],
-  routes: hostedRoutes,
+  figures: formFigures,
+  routes: (deps) =>
+    new Hono().route('/', hostedRoutes(deps)).route('/', signupRoutes(deps)).route('/', confirmRoutes(deps)),
+  loops: (deps) => [new SignupLoop({ ...deps, ring: deps.queueChanged })],
+  forget: { first: forgetSignups },
 })

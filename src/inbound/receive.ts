@@ -52,7 +52,7 @@ const TOO_LARGE: SmtpRefusal = { code: 552, text: '5.3.4 The message exceeds the
 const LOOP: SmtpRefusal = { code: 554, text: '5.4.6 Too many hops; mail loop detected' }
 const UNSCANNED: SmtpRefusal = { code: 451, text: '4.7.1 Message scanner unavailable; try again later' }
 
-const insert = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =>
+export const insertMessage = statement<NewRow<'inbound_messages'> & { key?: never }>()((arg) =>
   db.insertInto('inbound_messages').values({
     id: arg.id,
     mail_from: arg.mail_from,
@@ -181,7 +181,7 @@ export class Reception {
         attempts: 0,
         ...stored,
       }
-      const { key } = tx.run(insert(message))
+      const { key } = tx.run(insertMessage(message))
       const attempts = storedAs === 'claimed' ? 1 : 0
       const at = clock.now() + (storedAs === 'due' ? 0 : LEASE)
       tx.run(insertWaiting({ message_key: key, attempts, next_attempt_at: at }))

@@ -222,7 +222,7 @@ export type Action<Parts, F extends Fields, Row = unknown, Base = ActionBase> =
       /** The maximum size of its body in bytes. */
       bodyLimit?: number
       /** The status instead of 201. */
-      status?: 200
+      status?: 200 | 202
       /**
        * Finds the resources that the request refers to, before the attributes are checked: 404 comes before 422 (D3).
        */

@@ -24,9 +24,14 @@ export interface RecipientEmail {
   /** The sending domain. */
   domain: { name: string; user_key: number }
   to: string
+  /** The sender's address, if it is on the sending domain. Otherwise that of the brand, or noreply@ on the domain. */
+  from?: string | null
+  replyTo?: string | null
   /** The language of the words. */
   lang: Texts['lang']
   subject: string
+  /** The sender's own content, in place of paragraphs and button. */
+  html?: string
   /** Paragraphs before the button. A line break in one is kept. */
   text: readonly string[]
   button?: { label: string; url: string }
@@ -49,8 +54,9 @@ export interface RecipientEmail {
  */
 export interface RecipientEmailResult {
   result: 'sent' | 'limited' | 'suppressed' | 'refused'
-  /** The id of the email, if it is queued. */
+  /** The id and the Message-ID of the email, if it is queued. */
   id?: string
+  messageId?: string
 }
 
 /** Queues an email to a recipient. Nothing is written unless the result is `sent`. */
@@ -63,7 +69,7 @@ export function sendToRecipient(
   const { domain, limit, tag, to } = email
   const counted = limit && { to, kind: tag, audience: limit.audience }
   if (counted && isLimited(tx, deps, counted, now, limit.perAddress)) return { result: 'limited' }
-  const given = submissionOf(email, fromOf(tx, domain))
+  const given = submissionOf(email, fromOf(tx, email))
   const submission = {
     userKey: domain.user_key,
     from: knownAddress(given.from),
@@ -83,26 +89,28 @@ export function sendToRecipient(
   try {
     const accepted = accept(tx, queued, { submission, files, hash, id: newId(now), now, claims: [] })
     if (counted && !accepted.replayed) countEmail(tx, deps, counted, now)
-    return { result: 'sent', id: accepted.email.id }
+    return { result: 'sent', id: accepted.email.id, messageId: accepted.email.message_id }
   } catch (thrown) {
     if (!(thrown instanceof Refusal)) throw thrown
     return { result: thrown.problems.some(({ code }) => code === 'recipient_suppressed') ? 'suppressed' : 'refused' }
   }
 }
 
-/** The sender: the name of the brand, with its address if that is on the domain, otherwise noreply@ on the domain. */
-function fromOf(tx: Tx, { name, user_key }: RecipientEmail['domain']): string {
+/** The sender: the name of the brand, with the first of its addresses that is on the domain. */
+function fromOf(tx: Tx, { domain: { name, user_key }, from }: Pick<RecipientEmail, 'domain' | 'from'>): string {
   const { from_address, sender_name } = brandOf(tx, user_key)
-  const own = from_address !== null && knownAddress(from_address).domain === name
-  return formatAddress({ address: own ? from_address : `noreply@${name}`, name: sender_name ?? '' })
+  const own = [from, from_address].map((text) => (text ? knownAddress(text) : undefined))
+  const sender = own.find((each) => each?.domain === name) ?? { address: `noreply@${name}`, name: '' }
+  return formatAddress({ address: sender.address, name: sender.name || (sender_name ?? '') })
 }
 
 const submissionOf = (email: RecipientEmail, from: string): NewEmail => ({
   from,
   to: email.to,
   subject: forLine(email.subject),
-  html: htmlOf(email),
-  text: textOf(email),
+  html: email.html ?? htmlOf(email),
+  ...(email.html === undefined && { text: textOf(email) }),
+  ...(email.replyTo && { reply_to: email.replyTo }),
   headers: [['Auto-Submitted', 'auto-generated']],
   tags: [email.tag],
   track_opens: false,

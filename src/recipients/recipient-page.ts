@@ -60,6 +60,12 @@ const languageLinks = ({ lang, t }: Texts, languages: readonly string[]): Html =
     )}
   </nav>`
 
+/** The name of a language in the language itself. */
+const nameOf = (tag: string): string =>
+  LANGUAGES.find((lang) => lang === tag) === undefined
+    ? (new Intl.DisplayNames([tag], { type: 'language' }).of(tag) ?? tag)
+    : textsIn(languageIn(tag) ?? 'en').t('language_name')
+
 const MAX_FORM = 4096
 
 /**
@@ -93,11 +99,6 @@ export const buttonForm = (label: string, fields: Readonly<Record<string, string
       ${label}
     </button>
   </form>`
-/** The name of a language in the language itself. */
-const nameOf = (tag: string): string =>
-  LANGUAGES.find((lang) => lang === tag) === undefined
-    ? (new Intl.DisplayNames([tag], { type: 'language' }).of(tag) ?? tag)
-    : textsIn(languageIn(tag) ?? 'en').t('language_name')
 
 /** The sender of an account: its brand, with `name` if the brand has no sender name. */
 export function senderOf(

@@ -30,6 +30,7 @@ import { checkDue, type CheckDeps } from '../domains/check.ts'
 import { fetchingOf } from '../net/fetch.ts'
 import { CAMPAIGN_MAIL } from '../delivery/results/settle.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
+import { OWN_MESSAGE } from '../inbound/own-message.ts'
 import { isHosted } from '../inbound/recipients.ts'
 import { Privacy } from '../privacy/run.ts'
 import type { AppDeps } from '../http/app-deps.ts'
@@ -141,6 +142,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     ofParts: subjects.flatMap(({ loops: made }) => made?.(partDeps) ?? []),
   }
   ringOnSignals(store, loops)
+  store.on(OWN_MESSAGE, () => inbound.engine.ring())
   const deps: AppDeps & Pick<typeof shared, 'resolver'> = {
     ...shared,
     ...forRequests(shared),

@@ -397,6 +397,8 @@ const SCOPE_OF: Record<string, Scope> = {
   'PATCH /forms/{}': 'contacts:write',
   'DELETE /forms/{}': 'contacts:write',
   'GET /forms/{}/versions': 'contacts:read',
+  'POST /forms/{}/signups': 'contacts:write',
+  'POST /contacts/{}/confirmation': 'contacts:write',
   'GET /audiences': 'contacts:read',
   'POST /audiences': 'contacts:write',
   'GET /audiences/{}': 'contacts:read',
@@ -643,9 +645,9 @@ test('collections, filters and sending never use resources of other users', asyn
       'image',
       'agent',
       'grant',
-      'recipientRequest',
       'form',
       'consent',
+      'recipientRequest',
     ])
       await MAKERS[kind]!(owner)
     await ask('GET', `/recipients/${await MAKERS['recipient']!(owner)}/data`, { token: owner })

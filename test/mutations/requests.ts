@@ -20,8 +20,11 @@ import {
   returnPathToken,
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
-import { dataUrl, openDataToken } from '../../src/recipients/data-link.ts'
+import { confirmUrl, readConfirmToken } from '../../src/forms/confirm-token.ts'
+import { fieldsOf, inputOf, isChecked, sealCheck } from '../../src/forms/signup-input.ts'
 import { readFormToken, sealFormToken } from '../../src/forms/signup-token.ts'
+import type { FormTexts } from '../../src/forms/versions.ts'
+import { dataUrl, openDataToken } from '../../src/recipients/data-link.ts'
 import { acceptedLanguages, languageIn } from '../../src/recipients/languages.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
 import { allOf, searched } from '../../src/mail/search.ts'
@@ -140,6 +143,24 @@ const PROGRAM = 'https://program.test/client.json'
 const SCOPE = { userKey: 1, collection: '/outbound-emails', sort: '-created_at' }
 const TRACKING = { base: PUBLIC_URL, key: 'AAAA' }
 const SHOWN_FORM = { id: 'form', version: 1 }
+const FORM_TEXTS: FormTexts = {
+  language: 'en',
+  languages: { en: { title: 'News', intro: null, consent_text: 'Yes.', button: null, labels: {} } },
+  fields: [
+    { key: 'name', label: null, required: true },
+    { key: 'city', label: 'City', required: false },
+  ],
+  consent_checkbox: true,
+  controller: null,
+  privacy_url: null,
+}
+const SIGNUPS = (): Buffer[] => {
+  const given = { email: 'a@b.test', name: 'Eve', 'field.city': 'Ghent', consent: 'yes', message: 'x' }
+  const check = sealCheck(keyring, SHOWN_FORM, new Map(Object.entries(given)), 0)
+  const all = Object.entries({ ...given, check })
+  const parts = all.map(([name, value]) => `--b\r\nContent-Disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`)
+  return [String(new URLSearchParams(all)), `${parts.join('')}--b--\r\n`].map((each) => Buffer.from(each))
+}
 const lastOf = (path: string): string =>
   path
     .split('/')
@@ -153,6 +174,7 @@ const TOKENS = (): Buffer[] =>
     returnPathToken(keyring, 1),
     unsubscribeLocalPart(keyring, 1),
     sealFormToken(keyring, SHOWN_FORM, 0),
+    lastOf(confirmUrl(keyring, PUBLIC_URL, { consent: 1, form: 1, email: 'a@b.test', until: 1 })),
     lastOf(trackedUrl(TRACKING, 1, 'https://x.test')),
     lastOf(pixelOf(TRACKING, 1)),
   ].map((token) => Buffer.from(token))
@@ -256,6 +278,7 @@ export const REQUESTS: Record<string, Parser> = {
     files: [
       'jsonapi/cursor.ts',
       'campaigns/unsubscribe.ts',
+      'forms/confirm-token.ts',
       'forms/signup-token.ts',
       'message/return-path.ts',
       'message/tracking.ts',
@@ -272,8 +295,23 @@ export const REQUESTS: Record<string, Parser> = {
         readReturnPathToken(keyring, token),
         readUnsubscribeLocalPart(keyring, token),
         readFormToken(keyring, SHOWN_FORM, token),
+        readConfirmToken(keyring, token),
         readOpenToken(key, token),
         readClickToken(key, token),
+      ]
+    },
+  },
+  'sign-ups from a form': {
+    files: ['forms/signup-input.ts'],
+    seeds: both(SIGNUPS, of('email=a%40b.test&name=%', '--b', 'a=b&=&&%00=%ff')),
+    parse: async (bytes) => {
+      const type = bytes[0] === 0x2d ? 'multipart/form-data; boundary=b' : 'application/x-www-form-urlencoded'
+      const posted = await fieldsOf(Buffer.from(bytes), type)
+      if (!posted) return undefined
+      return [
+        inputOf(posted, { audience_key: 1 }, { texts: FORM_TEXTS, language: 'de' }),
+        inputOf(posted, { audience_key: null }, { texts: FORM_TEXTS, language: 'en' }),
+        isChecked(keyring, SHOWN_FORM, posted, 1),
       ]
     },
   },

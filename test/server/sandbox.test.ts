@@ -9,6 +9,9 @@ import { createLog, silentLog } from '../../src/base/log.ts'
 import { portOf } from '../../src/base/network.ts'
 import { openEach } from '../../src/server/ipv4-ipv6.ts'
 import { startSandbox, type Sandbox } from '../../src/server/sandbox/start.ts'
+import { raw } from '../../src/store/query.ts'
+import { parse } from '../kit/page.ts'
+import { until } from '../kit/until.ts'
 import { temporaryDirectory } from '../kit/directory.ts'
 import { Person } from '../kit/person.ts'
 
@@ -57,6 +60,27 @@ test('two sandboxes that start at the same moment next to a used port both run, 
   } finally {
     for (const sandbox of sandboxes) await sandbox.stop()
     taken.close()
+  }
+})
+
+test('confirm@ presses the button of its confirmation email, and another address does not (AU113)', async () => {
+  const any = { host: '127.0.0.1', port: 0 }
+  const clock = systemClock
+  const sandbox = await startSandbox({ http: any, smtp: any, dataDir: join(folder, 'confirm'), clock, log: silentLog })
+  try {
+    const post = (fields: Record<string, string>) =>
+      fetch(sandbox.form!, { method: 'POST', body: new URLSearchParams(fields) })
+    for (const email of ['other@friend.example', 'confirm+1@friend.example']) {
+      const [check] = parse(await (await post({ email })).text())
+      assert.match(await (await post(check!.hidden)).text(), /Check your inbox/)
+    }
+    const { store } = sandbox.appliance.deps
+    const status = (email: string) =>
+      store.first(raw<{ status: string }>('select status from contacts where email = ?', [email]))?.status
+    await until(() => status('confirm+1@friend.example') === 'subscribed', 'the confirmation')
+    assert.equal(status('other@friend.example'), 'pending')
+  } finally {
+    await sandbox.stop()
   }
 })
 

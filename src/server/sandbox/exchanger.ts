@@ -5,7 +5,7 @@
 //   refuse@    550 at RCPT                 defer@   451 at RCPT, each time
 //   slow@      the final answer takes 10 s
 //   bounce@    a bounce message later      reply@   a reply, as a person writes it
-//   complain@  a spam complaint later
+//   complain@  a spam complaint later        confirm@  the button of a confirmation email, a second later
 import { authenticate } from 'mailauth'
 import { simpleParser } from 'mailparser'
 import { makeCertificate } from '../../base/certificate.ts'
@@ -105,6 +105,7 @@ export function startExchanger(options: ExchangerOptions): Promise<SmtpListener>
           replyTo: (parsed.replyTo ?? parsed.from)?.value[0]?.address ?? '',
         }
         for (const recipient of to) answer(options, { from, recipient, message, headers })
+        if (to.some((address) => mailbox(address) === 'confirm')) confirmLater(options, parsed.text ?? '')
         if (to.some((address) => mailbox(address) === 'slow'))
           await new Promise<void>((resolve) => void clock.wake(clock.now() + SLOW, resolve))
         return undefined
@@ -124,6 +125,18 @@ function answer({ clock, hostname, listener, log }: ExchangerOptions, arrived: A
     const by = { hostname, listener: where, now: clock.now() }
     post(by, way.from === '' ? '' : arrived.recipient, to, way.write(by, arrived)).catch((thrown: unknown) =>
       log.warn('sandbox_reply_rejected', { from: arrived.recipient, to, error: messageOf(thrown) }),
+    )
+  })
+}
+
+/** Presses the button behind the confirmation link of an email, as its recipient would. */
+function confirmLater({ clock, log }: ExchangerOptions, text: string): void {
+  const [link] = /https?:\/\/\S+\/c\/[\w-]+/.exec(text) ?? []
+  if (link === undefined) return
+  clock.wake(clock.now() + SOON, () => {
+    fetch(link, { method: 'POST', body: new URLSearchParams({ action: 'confirm' }), redirect: 'manual' }).then(
+      ({ body }) => body?.cancel(),
+      (thrown: unknown) => log.warn('sandbox_confirmation_failed', { error: messageOf(thrown) }),
     )
   })
 }

@@ -90,8 +90,11 @@ export const formsTables = tablesOf('forms', {
       /** { name, fields }: what was typed. It reaches the contact only by a confirmation. */
       typed: json({ digested: true, person: 'mark', held: true }),
       language: text({ undigested: 'a language', nobody: 'a language' }),
-      /** Waiting: the form is paused, and no email has been sent. */
-      state: oneOf(['waiting', 'sent']),
+      /**
+       * Waiting: the form is paused, and no email has been sent. A trigger sets `bounced` and `complained` by the
+       * status of the confirmation email.
+       */
+      state: oneOf(['waiting', 'sent', 'bounced', 'complained']),
       /** The id of the confirmation email. */
       email_id: text({ null: true, undigested: 'an id', nobody: 'an id' }),
       expires_at: due({ ahead: 'wait' }),

@@ -3,7 +3,7 @@
 //
 //   requested --confirm--> confirmed      requested --refuse--> refused
 //   requested --expire--> expired         requested --bounce--> bounced
-//   single --refuse--> refused            any --erase--> erased
+//   single, expired --refuse--> refused   any --erase--> erased
 import { machine } from './machine.ts'
 
 export const CONSENT_STATES = [
@@ -27,6 +27,8 @@ export const consentMachine = machine<ConsentState, ConsentMove>('consents', [
   ['requested', 'bounce', 'bounced', 'auto'],
   // Both buttons of a link pressed within minutes are the work of a scanner.
   ['confirmed', 'refuse', 'refused', 'auto'],
+  // A link says "this was not me" even after it has expired.
+  ['expired', 'refuse', 'refused', 'auto'],
   // A confirmation after that counts.
   ['refused', 'confirm', 'confirmed', 'auto'],
   ['single', 'refuse', 'refused', 'auto'],

@@ -65,7 +65,7 @@ export interface PageSender {
 const signOf = ({ logo, name }: PageSender): Html =>
   html`<p class="sender">${logo === undefined ? name : html`<img src="${logo}" alt="${name}" />`}</p>`
 
-export type PageStatus = 200 | 202 | 400 | 403 | 404 | 410 | 413 | 415 | 422 | 429 | 503
+export type PageStatus = 200 | 202 | 400 | 403 | 404 | 408 | 410 | 413 | 415 | 422 | 429 | 503
 
 interface PageOptions {
   /** An origin to which a form of the page is sent, or leads by a redirect. */

@@ -101,7 +101,15 @@ create index signups_due on signups (expires_at);
 create index signups_of_form on signups (form_key, email);
 create index signups_of_email on signups (email_id) where email_id is not null;
 create index signups_of_consent on signups (consent_key);
+create index signups_waiting on signups (form_key) where state = 'waiting';
 create index consents_by_creation on consents (user_key, created_at);
 create index consents_of_form on consents (form_key, created_at) where form_key is not null;
+alter table consents add column released integer not null default 0;
+-- The loop of the sign-ups reads the rows that are due. Whichever process settles the email, none is missed.
+create trigger signups_follow_email after update of status on outbound_emails
+when new.status in ('bounced', 'complained') and old.status is not new.status begin
+  update signups set state = new.status, expires_at = 0, updated_at = new.updated_at
+  where email_id = new.id and state = 'sent';
+end;
 ${digest(29, 'signups', 'user_key form_key consent_key email typed')}
 `

@@ -1,0 +1,95 @@
+// The limits of public requests (AU38, AU46): how many one client sends, and how many are processed at once. Clients
+// are kept in memory by their address, or the /64 of IPv6. A restart forgets them.
+import { DAY, MINUTE } from '../base/clock.ts'
+import type { Config } from '../base/config.ts'
+import type { Keyring } from '../base/keyring.ts'
+import { customerOf } from '../base/network.ts'
+
+const SHORT = 10 * MINUTE
+/** With more clients than this, those that came first are forgotten. */
+const MOST_CLIENTS = 50_000
+
+type ClientRates = Pick<Config['signup'], 'per_client' | 'per_client_day'>
+
+export class ClientLimits {
+  /** The times of the requests of each client, the oldest first. */
+  readonly #times = new Map<string, number[]>()
+
+  /** Counts a request. Returns the time (ms) until the next one is possible, or 0 if this one is. */
+  take(client: string, { per_client, per_client_day }: ClientRates, now: number): number {
+    const times = (this.#times.get(client) ?? []).filter((at) => at > now - DAY && at <= now)
+    const wait = Math.max(waitFor(times, per_client_day, DAY, now), waitFor(times, per_client, SHORT, now))
+    if (wait === 0) times.push(now)
+    // Written again, so that the map is in the order of the last requests.
+    this.#times.delete(client)
+    this.#times.set(client, times)
+    if (this.#times.size > MOST_CLIENTS) this.#times.delete(this.#times.keys().next().value ?? '')
+    return wait
+  }
+}
+
+/** The time until fewer than `most` requests are younger than `window`. */
+function waitFor(times: readonly number[], most: number, window: number, now: number): number {
+  const oldest = times.at(-most)
+  return oldest === undefined ? 0 : Math.max(0, oldest + window - now)
+}
+
+/** Public requests that are processed at the same time. */
+export class Slots {
+  readonly #most: number
+  #taken = 0
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Runs `work`, or returns undefined if there are too many. */
+  async run<T>(work: () => Promise<T>): Promise<T | undefined> {
+    if (this.#taken >= this.#most) return undefined
+    this.#taken++
+    try {
+      return await work()
+    } finally {
+      this.#taken--
+    }
+  }
+}
+
+/** The hash that is stored of a client, hex, under a key of its own purpose (AU30). */
+export const clientHash = (keyring: Keyring, address: string): string =>
+  keyring.mac('client', customerOf(address)).toString('hex')
+
+/** Messages of contact forms by form, in memory: they have no consent that could be counted. */
+export class MessageLimits {
+  readonly #times = new Map<number, number[]>()
+
+  /** The messages of a form from a time on. Earlier ones are forgotten. */
+  since(form: number, time: number): number {
+    const times = (this.#times.get(form) ?? []).filter((at) => at >= time)
+    this.#times.set(form, times)
+    return times.length
+  }
+
+  add(form: number, now: number): void {
+    this.#times.set(form, [...(this.#times.get(form) ?? []), now])
+  }
+}
+
+export interface PublicLimits {
+  clients: ClientLimits
+  messages: MessageLimits
+  /** Requests with a body that are processed. */
+  slots: Slots
+}
+
+const MOST_AT_ONCE = 500
+const limits = new WeakMap<object, PublicLimits>()
+
+/** The limits of a server, which its public pages and its API share. */
+export function limitsOf(store: object): PublicLimits {
+  const known = limits.get(store)
+  if (known) return known
+  const made = { clients: new ClientLimits(), messages: new MessageLimits(), slots: new Slots(MOST_AT_ONCE) }
+  limits.set(store, made)
+  return made
+}
