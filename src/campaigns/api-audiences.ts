@@ -1,11 +1,12 @@
 // Audiences, their contacts, and imports of many contacts at once.
 import { z } from 'zod'
 import { firstIssue } from '../base/issues.ts'
+import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { isObject } from '../base/json.ts'
 import { schemaOf } from '../jsonapi/openapi-schemas.ts'
 import { relatedIn } from '../jsonapi/related.ts'
-import { field, parentOf } from '../jsonapi/resource.ts'
+import { field, parentOf, type Filter } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
 import { addContact, changeContact, removeContact } from './contacts.ts'
 import { importContacts, LONE_SURROGATE, MAX_KEYS, MAX_OBJECT, type ImportItem } from './import-with-status.ts'
@@ -14,7 +15,9 @@ import { normalised } from '../suppressions/stops.ts'
 import { holding, selected } from '../jsonapi/fields.ts'
 import { define } from '../jsonapi/define.ts'
 import { line, text, nameField, unlessBlank, visibleLine } from '../jsonapi/schemas.ts'
+import { findOwned } from '../store/list.ts'
 import { valuesOf } from '../store/schema/tables.ts'
+import { segmentCondition } from './segments.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 export const MAX_IMPORT = 1000
@@ -103,6 +106,22 @@ const contactFields = {
   custom_fields: object(MAX_KEYS),
 }
 
+/** A filter for the contacts that match a segment of the audience now. */
+const inSegment: Filter = {
+  column: 'key',
+  whole: 100,
+  sql(id, reader, { now, parent, userKey }) {
+    const segment = findOwned(reader, 'segments', userKey, id, 'deleted_at is null')
+    if (!segment || segment.audience_key !== parent)
+      throw refuse('not_found', 'No such segment of the audience exists. Check the id in "filter[segment]".', {
+        parameter: 'filter[segment]',
+      })
+    return segmentCondition(reader, segment.key, now)
+  },
+  about: 'Filter by the id of a segment of the audience.',
+  extension: true,
+}
+
 export const contacts = define('contacts', {
   table: 'contacts',
   path: '/contacts/:contact',
@@ -151,6 +170,7 @@ export const contacts = define('contacts', {
     email: { column: 'email', forms: (value) => [normalised(value)] },
     search: holding('email', 'name'),
     id: selected,
+    segment: inSegment,
   },
   actions: [
     {

@@ -12,6 +12,7 @@ import { audienceFields } from './api-fields.ts'
 import { audienceStatistics } from './api-figures.ts'
 import { campaignForecasts } from './api-forecast.ts'
 import { audienceReach, campaignReach, suppressedContacts } from './api-reach.ts'
+import { segmentCounts, segments } from './api-segments.ts'
 import { campaignTests } from './api-tests.ts'
 import { forgetRefused } from './import-with-status.ts'
 import { campaignPlaces } from './page.ts'
@@ -20,6 +21,7 @@ import { contact } from './page-contacts.ts'
 import { editorPlaces } from './page-editor.ts'
 import { forgetContacts, forgetSenders } from './forget.ts'
 import { accountFindings } from './findings.ts'
+import { forgetMatches } from './segments.ts'
 
 export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate }>('campaigns', {
   resources: [
@@ -42,6 +44,8 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
     audienceReach,
     brands,
     suppressedContacts,
+    segments,
+    segmentCounts,
   ],
   pages: [...editorPlaces, ...campaignPlaces, contact, brandPlace],
   accountFindings,
@@ -65,6 +69,9 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
       scope: 'campaigns',
     },
   ],
-  hourly: ({ store }, now) => forgetRefused(store, now),
+  async hourly({ store }, now) {
+    await forgetRefused(store, now)
+    await forgetMatches(store)
+  },
   forget: { first: forgetContacts, steps: [forgetSenders] },
 })

@@ -21,6 +21,7 @@ import { sweepContacts } from './audiences.ts'
 import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edit.ts'
 import type { QueuedAhead } from './queued-ahead.ts'
 import { oversizeOf, countReach } from './reach.ts'
+import { fixMatches } from './segments.ts'
 import { lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDeps {
@@ -163,16 +164,22 @@ export class CampaignRunner {
 
   /** Counts the recipients, a part at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
-    const { clock, config, keyring, store } = this.#deps
+    const { clock, config, store } = this.#deps
     const oversize = await oversizeOf(this.#deps, campaign)
     if (oversize !== null) {
       await store.write((tx) => fail(tx, campaign.key, oversize, clock.now()))
       return false
     }
     // The one mail of a test counts against the plan like any other.
-    const count = campaign.test_mode === 1 ? 1 : (await countReach(store, keyring, campaign)).recipients
+    const count = campaign.test_mode === 1 ? 1 : await this.#countRecipients(campaign)
     await store.write((tx) => reserve(tx, config, campaign, count, clock.now()))
     return true
+  }
+
+  async #countRecipients({ segment_key, ...campaign }: Campaign): Promise<number> {
+    const { keyring, store } = this.#deps
+    if (segment_key !== null) return fixMatches(this.#deps, { ...campaign, segment_key })
+    return (await countReach(store, keyring, campaign)).recipients
   }
 
   async #page({ key }: Campaign): Promise<boolean> {

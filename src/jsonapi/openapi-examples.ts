@@ -57,7 +57,9 @@ export function requestExample(
   const required = fields.filter(([, { create }]) => kind === 'create' && create === 'required')
   const first = kind === 'create' ? fields.filter(([, { example }]) => example !== undefined) : fields
   const shown = required.length > 0 ? required : first.slice(0, 1)
-  const related = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => kind === 'create' && create)
+  const related = Object.entries(resource.relationships ?? {}).filter(
+    ([, { create, optional }]) => kind === 'create' && create && !optional,
+  )
   return {
     data: {
       type,

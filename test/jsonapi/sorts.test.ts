@@ -54,7 +54,7 @@ test('every order that the console offers for emails, contacts and suppressions 
 })
 
 test('selected rows are found by their ids, and not by reading the list', async () => {
-  const condition = selected.sql!('a,b,c', store, 1) as Condition
+  const condition = selected.sql!('a,b,c', store, { userKey: 1, parent: undefined, now: 0 }) as Condition
   for (const table of ['outbound_emails', 'contacts', 'suppressions'] as const) {
     const steps = await plan(table, by('-created_at'), [condition])
     assert.ok(steps.includes(`SEARCH ${table} USING INDEX sqlite_autoindex_${table}_1 (id=?)`), steps.join('\n'))
