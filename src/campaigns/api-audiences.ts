@@ -8,14 +8,17 @@ import { schemaOf } from '../jsonapi/openapi-schemas.ts'
 import { relatedIn } from '../jsonapi/related.ts'
 import { field, parentOf, type Filter } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
-import { addContact, changeContact, removeContact } from './contacts.ts'
+import { addContact, changeContact, removeContact, type Contact, UNSUBSCRIBED_FROM, unsubscribedFrom } from './contacts.ts'
 import { importContacts, LONE_SURROGATE, MAX_KEYS, MAX_OBJECT, type ImportItem } from './import-with-status.ts'
 import { nameOfCaller } from '../users/users.ts'
+import type { Caller } from '../jsonapi/resource.ts'
+import type { Reader } from '../store/database.ts'
+import type { NewConsent } from './consents.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { holding, selected } from '../jsonapi/fields.ts'
 import { define } from '../jsonapi/define.ts'
-import { line, text, nameField, unlessBlank, visibleLine } from '../jsonapi/schemas.ts'
 import { findOwned } from '../store/list.ts'
+import { languageTag, line, text, nameField, unlessBlank, visibleLine } from '../jsonapi/schemas.ts'
 import { valuesOf } from '../store/schema/tables.ts'
 import { segmentCondition } from './segments.ts'
 
@@ -43,6 +46,14 @@ export const audiences = define('audiences', {
       about:
         'Name that subscribers see, for example on the unsubscribe page. If null, they see the sender name of the brand or the sending domain. They never see the attribute `name`.',
       example: 'Acme News',
+      extension: true,
+    }),
+    language: field(languageTag().nullable(), {
+      create: 'optional',
+      update: true,
+      about:
+        'Language of the subscribers, as a BCP 47 tag. Pages and emails of the server use it if the language of a contact is unknown. Null if absent.',
+      example: 'de',
       extension: true,
     }),
     contacts_count: field(z.int(), { about: 'Number of contacts, including unsubscribed ones.' }),
@@ -121,6 +132,21 @@ const inSegment: Filter = {
   about: 'Filter by the id of a segment of the audience.',
   extension: true,
 }
+/** The owner's proof of a consent. */
+export const evidence = () => text(2000).refine((value) => value.trim() !== '', 'must not be empty')
+
+const VIA = { console: 'console', api: 'api', mcp: 'api', command: 'cli' } as const
+
+/** The consent of a contact that the owner adds, by the request. */
+export const assertedBy = (
+  { caller, parts }: { caller: Caller; parts: { store: Reader } },
+  proof: string | undefined,
+): NewConsent => ({
+  state: 'asserted',
+  source: VIA[caller.via],
+  person: nameOfCaller(parts.store, caller),
+  evidence: proof ?? null,
+})
 
 export const contacts = define('contacts', {
   table: 'contacts',
@@ -159,7 +185,36 @@ export const contacts = define('contacts', {
     status: field(z.enum(valuesOf('contacts', 'status')), {
       update: true,
       sort: true,
-      about: 'Subscription status. Only subscribed contacts receive campaigns.',
+      about:
+        'Subscription status. Only subscribed contacts receive campaigns. A pending contact has not confirmed its subscription.',
+    }),
+    unsubscribed_from: field(z.enum(UNSUBSCRIBED_FROM).nullable(), {
+      update: true,
+      read: 'always',
+      about:
+        'From what an unsubscribed contact unsubscribed: this `audience`, or all campaigns of the `domain` (the default of an update). Null for other contacts.',
+      extension: true,
+    }),
+    language: field(languageTag().nullable(), {
+      create: 'optional',
+      update: true,
+      about: 'Language of pages and emails of the server for the contact, as a BCP 47 tag. Null if unknown.',
+      example: 'de',
+      extension: true,
+    }),
+    subscribed_at: field(z.iso.datetime().nullable(), {
+      kind: 'time',
+      about: 'Time when the contact was subscribed, or added.',
+      extension: true,
+    }),
+    consent_evidence: field(evidence(), {
+      create: 'optional',
+      update: true,
+      read: 'never',
+      about:
+        'Why the contact agreed to be in the audience, in your words. It is kept as proof (consents). With it, the status `subscribed` can be set for a pending contact.',
+      example: 'Signed up at our stand on 2026-05-04, paper form no. 17',
+      extension: true,
     }),
     created_at: time('Time when the contact was added.'),
     updated_at: time('Time of the last change.'),
@@ -171,6 +226,9 @@ export const contacts = define('contacts', {
     search: holding('email', 'name'),
     id: selected,
     segment: inSegment,
+  },
+  extend(rows) {
+    for (const row of rows) row['unsubscribed_from'] = unsubscribedFrom(row as unknown as Contact)
   },
   actions: [
     {
@@ -187,18 +245,25 @@ export const contacts = define('contacts', {
       // Applications that keep an audience up to date would fill the log.
       audit: 'people',
       about: 'Create a contact.',
-      run: async (call) => ({ row: { ...(await addContact(call.parts, parentOf(audiences, call), call.attributes)) } }),
+      run: async (call) => {
+        const { consent_evidence, ...given } = call.attributes
+        const consent = assertedBy(call, consent_evidence)
+        return { row: { ...(await addContact(call.parts, parentOf(audiences, call), { ...given, consent })) } }
+      },
     },
     { kind: 'show', about: 'Get a contact.' },
     {
       kind: 'update',
       audit: 'people',
-      refuses: ['already_exists', 'permanent_suppression'],
+      refuses: ['already_exists', 'permanent_suppression', 'confirmation_required'],
       about:
-        'Update a contact. The status `unsubscribed` adds a suppression for campaigns. The status `subscribed` removes it.',
-      run: async ({ parts, row, attributes }) => ({
-        row: { ...(await changeContact(parts, row.key, attributes)) },
-      }),
+        'Update a contact. The status `unsubscribed` adds a suppression for campaigns, unless `unsubscribed_from` is `audience`. The status `subscribed` removes it.',
+      run: async (call) => {
+        const { unsubscribed_from, ...given } = call.attributes
+        const consent = assertedBy(call, given.consent_evidence)
+        const change = { ...given, consent, unsubscribed_from: unsubscribed_from ?? undefined }
+        return { row: { ...(await changeContact(call.parts, call.row.key, change)) } }
+      },
     },
     {
       kind: 'delete',
@@ -245,6 +310,12 @@ export const contactImports = define('contact-imports', {
         example: [{ email: 'ann@example.net', name: 'Ann' }],
       },
     ),
+    evidence: field(evidence(), {
+      create: 'optional',
+      read: 'never',
+      about: 'Why the contacts agreed to be in the audience, in your words. It is kept as proof with each of them.',
+      extension: true,
+    }),
     created: field(z.int(), { about: 'Number of contacts that were created.' }),
     skipped: field(z.int(), {
       about:
@@ -270,7 +341,9 @@ export const contactImports = define('contact-imports', {
         const audience = parentOf(audiences, call)
         const { store } = call.parts
         const there = audienceById(store, audience.id) ?? audience
-        const result = await importContacts(call.parts, there, items, nameOfCaller(store, call.caller))
+        const consent = assertedBy(call, call.attributes.evidence)
+        const by = nameOfCaller(store, call.caller)
+        const result = await importContacts(call.parts, there, items, { by, consent: { ...consent, state: 'imported' } })
         return { row: { key: 0, id: newId(call.now), ...result } }
       },
     },

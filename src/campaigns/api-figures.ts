@@ -28,6 +28,7 @@ export const audienceStatistics = define('audience-statistics', {
     unsubscribed_count: count('Number of unsubscribed contacts.'),
     bounced_count: count('Number of contacts whose address bounced permanently.'),
     complained_count: count('Number of contacts who complained about an email.'),
+    pending_count: count('Number of contacts who have not confirmed their subscription.'),
     growth: field(z.array(point), {
       read: 'single',
       about: `Number of subscribed contacts at the end of each of the last ${DAYS} days (UTC), starting with the first recorded day. The last entry is today.`,

@@ -14,6 +14,7 @@ const reach = {
   unsubscribed: count('Number of contacts who are skipped because they have unsubscribed.'),
   bounced: count('Number of contacts who are skipped because email to them bounced.'),
   complained: count('Number of contacts who are skipped because they complained.'),
+  pending: count('Number of contacts who are skipped because they have not confirmed their subscription.'),
   suppressed: count('Number of subscribed contacts who are skipped because their address is suppressed.'),
 }
 
@@ -42,7 +43,7 @@ export const campaignReach = define('campaign-reach', {
         const campaign = parentOf(campaigns, call)
         const about = { key: 0, id: campaign.id, oversize: await oversizeOf(call.parts, campaign) }
         if (campaign.test_mode === 1)
-          return [{ ...about, contacts: 0, recipients: 1, unsubscribed: 0, bounced: 0, complained: 0, suppressed: 0 }]
+          return [{ ...about, contacts: 0, recipients: 1, unsubscribed: 0, bounced: 0, complained: 0, pending: 0, suppressed: 0 }]
         return [{ ...about, ...(await reachOf(call.parts, campaign)) }]
       },
     },

@@ -17,13 +17,14 @@ interface AudienceText {
   name: string
   description?: string | null | undefined
   title?: string | null | undefined
+  language?: string | null | undefined
 }
 
 /** Creates an audience for one of the user's sending domains. */
 export function addAudience(
   { clock, store }: AudienceDeps,
   domain: { key: number; user_key: number },
-  { name, description = null, title = null }: AudienceText,
+  { name, description = null, language = null, title = null }: AudienceText,
 ): Promise<Audience> {
   const now = clock.now()
   const row = {
@@ -38,6 +39,8 @@ export function addAudience(
     unsubscribed_count: 0,
     bounced_count: 0,
     complained_count: 0,
+    pending_count: 0,
+    language,
     created_at: now,
     updated_at: now,
   }
@@ -66,14 +69,14 @@ export function removeAudience({ clock, store }: AudienceDeps, key: number): Pro
 /** The number of contacts per status. Triggers update the numbers, so that counting needs no scan. */
 export type AudienceCounts = Pick<
   Audience,
-  'subscribed_count' | 'unsubscribed_count' | 'bounced_count' | 'complained_count'
+  'subscribed_count' | 'unsubscribed_count' | 'bounced_count' | 'complained_count' | 'pending_count'
 >
 
 export function countsOf(reader: Reader, audienceKey: number): AudienceCounts {
   return reader.one(
     db
       .selectFrom('audiences')
-      .select(['subscribed_count', 'unsubscribed_count', 'bounced_count', 'complained_count'])
+      .select(['subscribed_count', 'unsubscribed_count', 'bounced_count', 'complained_count', 'pending_count'])
       .where('key', '=', audienceKey),
   )
 }

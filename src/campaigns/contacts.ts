@@ -11,6 +11,7 @@ import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
+import { endConsents, recordConsent, type NewConsent } from './consents.ts'
 
 export type Contact = RowOf<'contacts'>
 
@@ -25,9 +26,23 @@ export interface NewContact {
   name?: string | null | undefined
   preferences?: Record<string, unknown> | null | undefined
   custom_fields?: Record<string, unknown> | null | undefined
+  language?: string | null | undefined
 }
 
-export type ContactChange = Partial<NewContact> & { status?: Contact['status'] | undefined }
+export interface ContactChange extends Partial<NewContact> {
+  status?: Contact['status'] | undefined
+  /** With the status `unsubscribed`: from this audience alone, or from all campaigns of the domain. */
+  unsubscribed_from?: UnsubscribedFrom | undefined
+  /** Proof that a pending contact agreed, by which it becomes subscribed without a confirmation. */
+  consent_evidence?: string | undefined
+}
+
+export const UNSUBSCRIBED_FROM = ['audience', 'domain'] as const
+export type UnsubscribedFrom = (typeof UNSUBSCRIBED_FROM)[number]
+
+/** From what an unsubscribed contact unsubscribed. Null for other contacts. */
+export const unsubscribedFrom = ({ left_audience, status }: Pick<Contact, 'left_audience' | 'status'>) =>
+  status !== 'unsubscribed' ? null : left_audience === 1 ? 'audience' : 'domain'
 
 /** Returns the trimmed address in lower case, with the domain as A-label, or undefined if it is invalid. */
 export function contactAddress(text: string): string | undefined {
@@ -43,6 +58,7 @@ const insertContact = statement<{
   preferences: string | null
   custom_fields: string | null
   status: Contact['status']
+  language: string | null
   at: number
 }>()((arg) =>
   db
@@ -56,6 +72,9 @@ const insertContact = statement<{
       preferences: arg.preferences,
       custom_fields: arg.custom_fields,
       status: arg.status,
+      language: arg.language,
+      left_audience: 0,
+      subscribed_at: arg.at,
       status_at: arg.at,
       created_at: arg.at,
       updated_at: arg.at,
@@ -90,17 +109,17 @@ const json = (value: Record<string, unknown> | null | undefined): string | null 
   value === null || value === undefined ? null : JSON.stringify(value)
 
 /**
- * Adds one contact. Returns undefined if its address is already in the audience. `email` must be in the form of
- * `contactAddress`.
+ * Adds one contact with its consent. Returns undefined if its address is already in the audience. `email` must be in
+ * the form of `contactAddress`.
  */
 export function insert(
   tx: Tx,
   keyring: Keyring,
   audience: Audience,
-  given: NewContact,
+  given: NewContact & { consent: NewConsent },
   now: number,
 ): Contact | undefined {
-  return tx.first(
+  const contact = tx.first(
     insertContact({
       id: newId(now),
       user_key: audience.user_key,
@@ -109,17 +128,23 @@ export function insert(
       name: given.name ?? null,
       preferences: json(given.preferences),
       custom_fields: json(given.custom_fields),
-      status: statusOf(tx, keyring, audience.domain_key, given.email),
+      status:
+        given.consent.state === 'requested' ? 'pending' : statusOf(tx, keyring, audience.domain_key, given.email),
+      language: given.language ?? null,
       at: now,
     }),
   )
+  if (!contact) return undefined
+  const withdrawn = contact.status === 'unsubscribed' || contact.status === 'complained'
+  recordConsent(tx, keyring, contact, { ...given.consent, ended_at: withdrawn ? now : null }, now)
+  return contact
 }
 
 /** Adds a contact. Throws 422 for a malformed address or one that is in the audience already. */
 export function addContact(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
-  given: NewContact,
+  given: NewContact & { consent: NewConsent },
 ): Promise<Contact> {
   const email = keptAddress(given.email)
   return store.write((tx) => {
@@ -149,7 +174,7 @@ function keptAddress(text: string): string {
 export function changeContact(
   { clock, keyring, store }: ContactDeps,
   key: number,
-  change: ContactChange,
+  change: ContactChange & { consent: NewConsent },
 ): Promise<Contact> {
   const email = change.email === undefined ? undefined : keptAddress(change.email)
   return store.write((tx) => {
@@ -158,6 +183,7 @@ export function changeContact(
     const audience = before && tx.first(db.selectFrom('audiences').selectAll().where('key', '=', before.audience_key))
     if (!audience) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     const moved = email !== undefined && email !== before.email
+    if (moved) moveConsents(tx, keyring, before, { email, consent: change.consent }, now)
     try {
       tx.run(
         db
@@ -167,6 +193,7 @@ export function changeContact(
             ...(change.name === undefined ? {} : { name: change.name }),
             ...(change.preferences === undefined ? {} : { preferences: json(change.preferences) }),
             ...(change.custom_fields === undefined ? {} : { custom_fields: json(change.custom_fields) }),
+            ...(change.language === undefined ? {} : { language: change.language }),
             updated_at: now,
           })
           .where('key', '=', key),
@@ -175,34 +202,116 @@ export function changeContact(
       if (codeOf(thrown) !== 'SQLITE_CONSTRAINT_UNIQUE') throw thrown
       throw refuseAttribute('already_exists', 'email', `${email} is already in this audience. Use another address.`)
     }
-    if (change.status !== undefined)
-      setStatus(tx, audience, must(contactByKey(tx, key), 'The contact'), change.status, now)
+    const contact = must(contactByKey(tx, key), 'The contact')
+    if (change.status !== undefined) setStatus(tx, keyring, { audience, contact, change }, now)
     return must(contactByKey(tx, key), 'The contact')
   })
 }
 
+/** A new address has no proof of its own: the consents of the old one end, and the owner asserts a new one. */
+function moveConsents(
+  tx: Tx,
+  keyring: Keyring,
+  contact: Contact,
+  { consent, email }: { email: string; consent: NewConsent },
+  now: number,
+): void {
+  if (contact.status === 'pending')
+    throw refuseAttribute(
+      'confirmation_required',
+      'email',
+      `${contact.email} has not confirmed its subscription. Delete the contact and sign up ${email} instead.`,
+    )
+  endConsents(tx, keyring, contact, now)
+  recordConsent(tx, keyring, { ...contact, email }, consent, now)
+}
+
+interface StatusChange {
+  audience: Audience
+  contact: Contact
+  change: ContactChange & { consent: NewConsent }
+}
+
 /** Subscribes or unsubscribes on the owner's order (D41). */
-function setStatus(tx: Tx, audience: Audience, contact: Contact, status: Contact['status'], now: number): void {
-  if (contact.status === status) return
+function setStatus(tx: Tx, keyring: Keyring, { audience, change, contact }: StatusChange, now: number): void {
+  const { status } = change
+  const from = change.unsubscribed_from ?? 'domain'
+  if (contact.status === status && (status !== 'unsubscribed' || unsubscribedFrom(contact) === from)) return
   if (status !== 'subscribed' && status !== 'unsubscribed')
     throw refuseAttribute('invalid', 'status', `"status" cannot be set to ${status}. Use subscribed or unsubscribed.`)
-  if (contact.status === 'bounced' || contact.status === 'complained')
+  if (contact.status === 'pending') confirmByOwner(tx, keyring, { contact, change }, now)
+  else if (contact.status === 'bounced' || contact.status === 'complained')
     throw refuseAttribute(
       'permanent_suppression',
       'status',
       `${contact.email} has ${contact.status}, which is permanent. It cannot be set to ${status}.`,
     )
-  const { domain_key, user_key } = audience
-  if (status === 'subscribed') takeAll(tx, domain_key, contact.email, now, 'unsubscribe')
+  else if (status === 'subscribed') resubscribe(tx, audience, contact, now)
+  else if (from === 'audience') leaveAudience(tx, contact, now)
   else {
+    const { domain_key, user_key } = audience
     const entry = { user_key, domain_key, address: contact.email, source: 'manual' as const }
     suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing' }, now)
   }
 }
 
+/** A pending contact is subscribed only by its own confirmation, or if the owner has proof of its consent. */
+function confirmByOwner(
+  tx: Tx,
+  keyring: Keyring,
+  { change, contact }: Pick<StatusChange, 'change' | 'contact'>,
+  now: number,
+): void {
+  if (change.status !== 'subscribed' || change.consent_evidence === undefined)
+    throw refuseAttribute(
+      'confirmation_required',
+      'status',
+      `${contact.email} has not confirmed its subscription. Wait for the confirmation, set consent_evidence, or delete the contact.`,
+    )
+  recordConsent(tx, keyring, contact, change.consent, now)
+  setOwnStatus(tx, contact.key, { status: 'subscribed', left_audience: 0 }, now)
+}
+
+const setOwnStatus = (
+  tx: Tx,
+  key: number,
+  set: Partial<Pick<Contact, 'status' | 'left_audience'>>,
+  now: number,
+): unknown =>
+  tx.run(
+    db
+      .updateTable('contacts')
+      .set({ ...set, ...(set.status === undefined ? {} : { status_at: now }), updated_at: now })
+      .where('key', '=', key),
+  )
+
+/** Unsubscribes a contact from its audience alone. This adds no suppression. */
+export function leaveAudience(tx: Tx, contact: Pick<Contact, 'key' | 'status'>, now: number): void {
+  const subscribed = contact.status === 'subscribed'
+  setOwnStatus(tx, contact.key, { left_audience: 1, ...(subscribed ? { status: 'unsubscribed' } : {}) }, now)
+}
+
+/** Subscribes an unsubscribed contact: removes its unsubscribe suppression, and what unsubscribed it from the audience. */
+export function resubscribe(
+  tx: Tx,
+  { domain_key }: Pick<Audience, 'domain_key'>,
+  contact: Pick<Contact, 'key' | 'email'>,
+  now: number,
+): void {
+  setOwnStatus(tx, contact.key, { left_audience: 0 }, now)
+  takeAll(tx, domain_key, contact.email, now, 'unsubscribe')
+  // Without a suppression, no trigger changes the status.
+  const { status } = must(contactByKey(tx, contact.key), 'The contact')
+  if (status === 'unsubscribed') setOwnStatus(tx, contact.key, { status: 'subscribed' }, now)
+}
+
 /** Removes the contact from its audience without adding a suppression. */
-export function removeContact({ store }: Pick<ContactDeps, 'store'>, key: number): Promise<void> {
-  return store.write((tx) => void tx.run(db.deleteFrom('contacts').where('key', '=', key)))
+export function removeContact({ clock, keyring, store }: ContactDeps, key: number): Promise<void> {
+  return store.write((tx) => {
+    const contact = contactByKey(tx, key)
+    if (contact) endConsents(tx, keyring, contact, clock.now())
+    tx.run(db.deleteFrom('contacts').where('key', '=', key))
+  })
 }
 
 const byKey = statement<{ key: number }>()((arg) => db.selectFrom('contacts').selectAll().where('key', '=', arg.key))

@@ -1,11 +1,13 @@
 // Erases the contacts with an address, and the address from senders of campaigns. Marks in the other texts of contacts,
 // audiences and campaigns follow from their description (store/schema/campaigns.ts).
 import type { Tx } from '../store/database.ts'
+import { eraseConsents } from './consents.ts'
 import { names, sliceEnd, type Erasing, type ErasingStep } from '../store/erasing.ts'
 import { raw } from '../store/query.ts'
 
-/** Deletes the contacts with the address, in every audience. */
-export function forgetContacts(tx: Tx, { address, userKey }: Erasing): void {
+/** Deletes the contacts with the address, in every audience, and reduces their consents to stubs. */
+export function forgetContacts(tx: Tx, { address, at, hash, userKey }: Erasing): void {
+  eraseConsents(tx, userKey, address, hash.slice(1), at)
   tx.run(raw('delete from contacts where user_key = ? and email = ?', [userKey, address]))
 }
 

@@ -10,6 +10,7 @@ import { keptForm, type Reason } from '../suppressions/suppressions.ts'
 import type { Tx, Reader, Store } from '../store/database.ts'
 import { db, statement, raw } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
+import type { NewConsent } from './consents.ts'
 import { contactAddress, insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
 import { DAY } from '../base/clock.ts'
 import { forLine } from '../base/clean-text.ts'
@@ -28,6 +29,8 @@ export const stricter = (one: Standing, other: Standing): Standing =>
 /** `email` is in the form of `contactAddress`. */
 export interface ContactWithStatus extends NewContact {
   status: Standing
+  /** The consent of this contact, if the list has one for each. */
+  consent?: NewConsent
 }
 
 /** The counts of an import. Each contact is counted once. */
@@ -60,6 +63,8 @@ export interface ImportedLot {
 }
 
 export interface ImportWays {
+  /** The consent of the contacts that have none of their own. */
+  consent: NewConsent
   /** Only returns the counts that an import would have. */
   dry?: boolean
   /** Existing contacts keep their name and fields. Their suppressions are added nevertheless. */
@@ -87,14 +92,14 @@ export async function importContactsWithStatus(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
   lot: readonly ContactWithStatus[],
-  { dry = false, keep = false, note }: ImportWays = {},
+  { consent, dry = false, keep = false, note }: ImportWays,
 ): Promise<ImportedLot> {
   try {
     return await store.write((tx) => {
       const now = clock.now()
       const done: ImportedLot = { counts: noCounts(), problems: [] }
       for (const [index, contact] of lot.entries()) {
-        const outcome = importOne(tx, { audience, keep, keyring, now }, contact)
+        const outcome = importOne(tx, { audience, consent, keep, keyring, now }, contact)
         if (typeof outcome === 'string') done.counts[outcome]++
         else done.problems.push({ index, ...outcome })
       }
@@ -126,13 +131,14 @@ const refusedIn = (
 interface Importing {
   keyring: Keyring
   audience: Audience
+  consent: NewConsent
   keep: boolean
   now: number
 }
 
 function importOne(
   tx: Tx,
-  { audience, keep, keyring, now }: Importing,
+  { audience, consent, keep, keyring, now }: Importing,
   { status: standing, ...contact }: ContactWithStatus,
 ): keyof ImportCounts | { reason: string } {
   const { domain_key, user_key } = audience
@@ -144,7 +150,7 @@ function importOne(
   // No status of a contact means "blocked". And an erased address must not be stored again.
   if (standing === 'blocked' || keptForm(tx, keyring, domain_key, email) !== normalised(email))
     return news === undefined || news === 'skipped' ? 'skipped' : 'suppressed'
-  const added = insert(tx, keyring, audience, contact, now)
+  const added = insert(tx, keyring, audience, { ...contact, consent: contact.consent ?? consent }, now)
   if (added) return countOf(added.status)
   const changed = keep ? false : renew(tx, audience, contact, now)
   if (typeof changed === 'object') return changed
@@ -164,7 +170,7 @@ const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>
 )
 
 /** Overwrites the contact's values with those of the file and keeps the others. Returns false if no value changed. */
-function renew(tx: Tx, audience: Audience, given: NewContact, now: number): boolean | { reason: string } {
+function renew(tx: Tx, audience: Audience, given: Omit<NewContact, 'language'>, now: number): boolean | { reason: string } {
   const there = tx.one(byAddress({ audience_key: audience.key, email: given.email }))
   const name = given.name?.trim()
   const set = {
@@ -224,7 +230,7 @@ export function importContacts(
   { clock, keyring, store }: ContactDeps,
   audience: Audience,
   items: readonly ImportItem[],
-  by: string,
+  { by, consent }: { by: string; consent: NewConsent },
 ): Promise<ImportResult> {
   return store.write((tx) => {
     const now = clock.now()
@@ -233,7 +239,7 @@ export function importContacts(
     for (const [index, item] of items.entries()) {
       const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
       if ('contact' in item && email !== undefined) {
-        if (insert(tx, keyring, audience, { ...item.contact, email }, now)) result.created++
+        if (insert(tx, keyring, audience, { ...item.contact, email, consent }, now)) result.created++
         else result.skipped++
         continue
       }

@@ -16,6 +16,7 @@ const WORDS = {
   unsubscribed: 'unsubscribed',
   bounced: 'bounced',
   complained: 'complained',
+  pending: 'not confirmed',
   suppressed: 'suppressed',
 } as const
 

@@ -14,6 +14,7 @@ import { campaignForecasts } from './api-forecast.ts'
 import { audienceReach, campaignReach, suppressedContacts } from './api-reach.ts'
 import { segmentCounts, segments } from './api-segments.ts'
 import { campaignTests } from './api-tests.ts'
+import { forgetConsents } from './consents.ts'
 import { forgetRefused } from './import-with-status.ts'
 import { campaignPlaces } from './page.ts'
 import { brandPlace } from './page-brand.ts'
@@ -69,8 +70,9 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
       scope: 'campaigns',
     },
   ],
-  async hourly({ store }, now) {
+  hourly: async ({ config, store }, now) => {
     await forgetRefused(store, now)
+    await forgetConsents(store, config.signup, now)
     await forgetMatches(store)
   },
   forget: { first: forgetContacts, steps: [forgetSenders] },

@@ -15,9 +15,9 @@ const MAX_VALUES = 500
 const MAX_DAYS = 3650
 
 /** The fields of every contact. Other names are custom fields. */
-export const OWN_FIELDS = ['name', 'email', 'email_domain'] as const
+export const OWN_FIELDS = ['name', 'email', 'email_domain', 'language'] as const
 export const EVENTS = ['sent', 'delivered', 'opened', 'clicked', 'bounced'] as const
-export const DATES = ['created_at'] as const
+export const DATES = ['subscribed_at', 'created_at'] as const
 
 const value = line(500, 'characters').refine((text) => text !== '', 'must not be empty')
 const values = z

@@ -64,7 +64,7 @@ export interface WalkOf {
 }
 
 /** Why a contact gets no campaign. */
-export const LEFT_OUT = ['unsubscribed', 'bounced', 'complained', 'suppressed'] as const
+export const LEFT_OUT = ['unsubscribed', 'bounced', 'complained', 'pending', 'suppressed'] as const
 export type LeftOut = (typeof LEFT_OUT)[number]
 
 interface WalkedContact {

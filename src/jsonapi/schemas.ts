@@ -23,6 +23,24 @@ export const line = (max: number, unit: 'bytes' | 'characters' = 'bytes') =>
     })
     .meta({ maxLength: max })
 
+const LANGUAGE = 'must be a language tag such as "de" or "pt-BR"'
+
+/** A language (BCP 47), in its canonical form. */
+export const languageTag = () =>
+  z
+    .string(LANGUAGE)
+    .max(35, LANGUAGE)
+    .refine((tag) => canonical(tag) !== undefined, LANGUAGE)
+    .transform((tag) => canonical(tag) ?? tag)
+
+function canonical(tag: string): string | undefined {
+  try {
+    return Intl.getCanonicalLocales(tag)[0]
+  } catch {
+    return undefined
+  }
+}
+
 /** Text of one line that is shown as a name: it contains no invisible characters and does not reverse other text. */
 export const visibleLine = (...size: Parameters<typeof line>) =>
   line(...size).refine(

@@ -4,7 +4,7 @@
 import { z } from 'zod'
 import { refuse, type Refusal } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
-import { contactItem, audiences, MAX_IMPORT } from '../campaigns/api-audiences.ts'
+import { assertedBy, contactItem, audiences, evidence, MAX_IMPORT } from '../campaigns/api-audiences.ts'
 import { audienceById } from '../campaigns/audiences.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import {
@@ -83,6 +83,11 @@ const ways = {
     create: 'optional',
     read: 'never',
     about: 'Whether to return the result without importing anything.',
+  }),
+  evidence: field(evidence(), {
+    create: 'optional',
+    read: 'never',
+    about: 'Why the contacts agreed to be in the audience, in your words. It is kept as proof with each of them.',
   }),
 }
 
@@ -210,6 +215,7 @@ async function bring(call: Call<ApiDeps, ContactAttributes>) {
   const audience = audienceById(parts.store, parent.id) ?? parent
   const note = noteOf(call, audience.key, given)
   const { counts, past, problems } = await importContactsWithStatus(parts, audience, contacts, {
+    consent: { ...assertedBy(call, attributes.evidence), state: 'imported' },
     keep: attributes.existing === 'keep',
     ...(attributes.dry_run ? { dry: true } : { note }),
   })

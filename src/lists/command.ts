@@ -3,6 +3,7 @@ import { basename } from 'node:path'
 import { Option, type Command } from 'commander'
 import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
+import type { NewConsent } from '../campaigns/consents.ts'
 import {
   nameForHistory,
   noteImport,
@@ -34,6 +35,7 @@ interface ImportOptions {
   from?: PresetName
   map?: string[]
   status?: string[]
+  consent?: string | null
   dryRun?: true
   force?: true
 }
@@ -105,10 +107,11 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .addOption(new Option('--from <service>', 'service that exported the file').choices(Object.keys(PRESETS)))
     .option('--map <field=column>', 'column of a field (repeatable)', collected)
     .option('--status <value=status>', 'meaning of a value in a status column (repeatable)', collected)
+    .option('--consent <text>', 'proof why the contacts agreed, kept with each of them')
     .option('--dry-run', 'preview the first rows and the result without changes')
     .option('--force', 'import the valid rows, however many are invalid')
     .addHelpText('after', CONTACTS_HELP)
-    .action(async (name: string, file: string, { dryRun, force, from, map = [], status = [] }: ImportOptions) => {
+    .action(async (name: string, file: string, { consent: evidence = null, dryRun, force, from, map = [], status = [] }: ImportOptions) => {
       // Before root becomes the owner of the data directory.
       const opened = { file, fd: await openNamed(file) }
       return withDeps(invocation(), async (deps) => {
@@ -119,12 +122,13 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
           map: readMap(map),
           words: readWords(status),
         }
-        const history = commandHistory(deps, audience, file)
+        const consent = { state: 'imported', source: 'cli', person: 'the command line', evidence } as const
+        const history = commandHistory(deps, audience, file, consent)
         const { judged, result } = await importFile(deps, terminal, opened, {
           kind: contactsIn(wishes),
           counts: noCounts(),
           importBatch: dryRun
-            ? (lot) => importContactsWithStatus(deps, audience, lot, { dry: true })
+            ? (lot) => importContactsWithStatus(deps, audience, lot, { consent, dry: true })
             : history.importBatch,
           force: force === true || dryRun === true,
           or: ', choose the columns with --map, or import the valid rows with --force',
@@ -146,12 +150,12 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
 }
 
 /** Imports the batches of a file as one import of the history, and adds the rejected lines at the end. */
-function commandHistory(deps: Deps, audience: Audience, file: string) {
+function commandHistory(deps: Deps, audience: Audience, file: string, consent: NewConsent) {
   const note: ImportNote = { by: 'the command line', file: file === '-' ? '' : nameForHistory(basename(file)) }
   const noted = new Set<number>()
   return {
     importBatch: async (lot: ContactWithStatus[], lines: number[]) => {
-      const done = await importContactsWithStatus(deps, audience, lot, { note: { ...note, lines } })
+      const done = await importContactsWithStatus(deps, audience, lot, { consent, note: { ...note, lines } })
       note.continues = done.past?.key
       for (const { index } of done.problems) noted.add(lines[index] ?? 0)
       return done

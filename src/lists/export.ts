@@ -157,6 +157,8 @@ export function contactsAfter(reader: Reader, { domain_key, key }: Audience, aft
 }
 
 export function standing({ kept_away, status }: AudienceContact): Standing {
+  // An import elsewhere must not subscribe a contact that has not confirmed.
+  if (status === 'pending') return 'unconfirmed'
   const kept: Standing = kept_away === 2 ? 'blocked' : kept_away === 1 ? 'unsubscribed' : 'subscribed'
   return stricter(status, kept)
 }

@@ -38,6 +38,7 @@ const BY_STATUS = [
   { status: 'unsubscribed', name: 'Unsubscribed', column: 'unsubscribed_count' },
   { status: 'bounced', name: 'Bounced', column: 'bounced_count' },
   { status: 'complained', name: 'Complained', column: 'complained_count' },
+  { status: 'pending', name: 'Pending', column: 'pending_count' },
 ] as const
 
 /** The field of the name that subscribers see. */

@@ -174,6 +174,7 @@ export const TAKES_EFFECT: {
   reports: 'live',
   backup: 'live',
   // The copy is brought up to date at the start.
+  signup: 'live',
   privacy: 'restart',
   workers: 'restart',
   storage: 'live',

@@ -32,6 +32,7 @@ test('creates an audience for a domain and returns it', async () => {
     name: 'Readers',
     description: 'Two\nlines',
     title: null,
+    language: null,
     contacts_count: 0,
     created_at: new Date(postrider.clock.now()).toISOString(),
     updated_at: new Date(postrider.clock.now()).toISOString(),

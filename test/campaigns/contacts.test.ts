@@ -50,6 +50,9 @@ test('stores a contact in normalised form and finds it again', async () => {
     preferences: { weekly: true },
     custom_fields: { plan: 'big' },
     status: 'subscribed',
+    unsubscribed_from: null,
+    language: null,
+    subscribed_at: now,
     created_at: now,
     updated_at: now,
   })

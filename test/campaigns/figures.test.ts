@@ -30,6 +30,7 @@ function both(id: string): [told: object, counted: object] {
     raw(
       `select coalesce(sum(status = 'subscribed'), 0) as subscribed_count,
          coalesce(sum(status = 'unsubscribed'), 0) as unsubscribed_count,
+         coalesce(sum(status = 'pending'), 0) as pending_count,
          coalesce(sum(status = 'bounced'), 0) as bounced_count,
          coalesce(sum(status = 'complained'), 0) as complained_count from contacts where audience_key = ?`,
       [key],

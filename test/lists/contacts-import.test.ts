@@ -19,6 +19,8 @@ after(() => lists.close())
 
 let domains = 0
 
+const ASSERTED = { state: 'asserted', source: 'api' } as const
+
 interface Brought {
   counts: Record<string, unknown>
   people: Person[]
@@ -471,12 +473,13 @@ test('imports an exported audience without changes', async () => {
     const deps = { store, clock: systemClock, keyring: openKeyring(lists.data) }
     const found = store.first(raw('select * from audiences where id = ?', [audience])) as never
     await addContact(deps, found, {
+      consent: ASSERTED,
       email: 'ann@there.test',
       name: 'Ann "A", x',
       custom_fields: hostile,
       preferences: { a: [1] },
     })
-    await addContact(deps, found, { email: 'bob@there.test', custom_fields: { city: 'Bonn' } })
+    await addContact(deps, found, { consent: ASSERTED, email: 'bob@there.test', custom_fields: { city: 'Bonn' } })
   })
   const more =
     'email,status\ncid@there.test,unsubscribed\ndan@there.test,bounced\neve@there.test,spam\nfay@there.test,active\ngus@there.test,active\n'

@@ -142,7 +142,7 @@ const PEOPLE: Record<string, (audience: string, csv: string, file: string) => Pr
     const { deps } = postrider.appliance
     const audience = audienceById(deps.store, id)!
     const importBatch = (lot: Parameters<typeof importContactsWithStatus>[2][number][]) =>
-      importContactsWithStatus(deps, audience, lot)
+      importContactsWithStatus(deps, audience, lot, { consent: { state: 'imported', source: 'cli' } })
     return byCommand(csv, file, { kind: contactsIn({ map: new Map() }), counts: noCounts(), importBatch })
   },
   API: async (audience, csv, file) => {

@@ -1,6 +1,7 @@
 // The tables of campaigns: audiences, contacts and campaigns.
 import { DAY } from '../../base/clock.ts'
 import { CAMPAIGN_STATUSES } from '../states/campaign.ts'
+import { CONSENT_STATES } from '../states/consent.ts'
 import { due, flag, id, integer, json, key, oneOf, tablesOf, text, time } from './table.ts'
 
 export const campaignsTables = tablesOf('campaigns', {
@@ -38,6 +39,9 @@ export const campaignsTables = tablesOf('campaigns', {
       unsubscribed_count: integer(),
       bounced_count: integer(),
       complained_count: integer(),
+      pending_count: integer(),
+      /** The language of its subscribers (BCP 47), for those whose own language is unknown. */
+      language: text({ null: true, undigested: 'a setting of pages', nobody: 'a language' }),
       deleted_at: time({ null: true }),
       created_at: time(),
       updated_at: time(),
@@ -95,9 +99,57 @@ export const campaignsTables = tablesOf('campaigns', {
       preferences: json({ null: true, digested: true, person: 'mark', held: true }),
       /** An object. */
       custom_fields: json({ null: true, digested: true, person: 'mark', held: true }),
-      status: oneOf(['subscribed', 'unsubscribed', 'bounced', 'complained']),
+      /** Pending: somebody signed the address up, and its owner has not confirmed. */
+      status: oneOf(['subscribed', 'unsubscribed', 'bounced', 'complained', 'pending']),
+      /** The language of pages and emails for the contact (BCP 47). */
+      language: text({ null: true, undigested: 'a setting of pages', nobody: 'a language' }),
+      /** The contact unsubscribed from this audience alone, without a suppression. */
+      left_audience: flag(),
+      /** When it was last subscribed, or added. */
+      subscribed_at: time({ null: true }),
       /** The time of its status. A campaign goes to contacts that were subscribed when it began. */
       status_at: time(),
+      created_at: time(),
+      updated_at: time(),
+    },
+  },
+  /** The proof why an address is in an audience. One row for each way in, changed only by time and erasure. */
+  consents: {
+    digest: 26,
+    columns: {
+      key: key(),
+      id: id(),
+      user_key: integer(),
+      audience_key: integer(),
+      /** Null when the contact was removed. */
+      contact_key: integer({ null: true }),
+      /** Hex HMAC-SHA-256 of the normalised address. Null only in consents of earlier versions. */
+      recipient_hash: text({ null: true, undigested: 'a hash', nobody: 'a hash' }),
+      state: oneOf(CONSENT_STATES),
+      /** Where the address came from. `before`: it was in the audience before consents were stored. */
+      source: oneOf(['form', 'api', 'console', 'cli', 'import', 'page', 'before']),
+      form_key: integer({ null: true }),
+      form_version: integer({ null: true }),
+      language: text({ null: true, undigested: 'a language', nobody: 'a language' }),
+      /** The declaration exactly as it was shown, or as the owner stated it. */
+      text: text({ null: true, digested: true, person: 'mark' }),
+      /** The URL of the page with the form. */
+      page: text({ null: true, undigested: 'as the client sent it', person: 'mark' }),
+      origin: text({ null: true, undigested: 'as the client sent it', nobody: 'the origin of a website' }),
+      /** Hex HMAC-SHA-256 of the clients that signed up and confirmed. */
+      request_client: text({ null: true, undigested: 'a hash', nobody: 'a hash that an erasure deletes' }),
+      confirm_client: text({ null: true, undigested: 'a hash', nobody: 'a hash that an erasure deletes' }),
+      /** The Message-ID of the confirmation email. */
+      message_id: text({ null: true, undigested: 'an id', nobody: 'an id' }),
+      evidence: text({ null: true, digested: true, person: 'mark' }),
+      /** The user, or the name of the token, that added the address. */
+      person: text({ null: true, undigested: 'a name for display', person: 'mark' }),
+      requested_at: time({ null: true }),
+      confirmed_at: time({ null: true }),
+      /** When it was withdrawn, or ended without a confirmation. */
+      ended_at: time({ null: true }),
+      /** When the contact subscribed again after it was withdrawn. */
+      restored_at: time({ null: true }),
       created_at: time(),
       updated_at: time(),
     },
@@ -112,7 +164,7 @@ export const campaignsTables = tablesOf('campaigns', {
       audience_key: integer({ digested: true }),
       name: text({ digested: true, person: 'mark', held: true }),
       description: text({ null: true, digested: true, person: 'mark', held: true }),
-      /** Condition[] (campaigns/rules.ts) */
+      /** RuleCondition[] (campaigns/rules.ts) */
       rules: json({ digested: true, person: 'mark', held: true }),
       deleted_at: time({ null: true }),
       created_at: time(),

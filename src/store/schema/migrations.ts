@@ -28,6 +28,7 @@ import { warmup } from './migrations/0028-warmup.ts'
 import { reports } from './migrations/0030-reports.ts'
 import { receiverAlarms } from './migrations/0031-receiver-alarms.ts'
 import { watches } from './migrations/0032-watches.ts'
+import { consents } from './migrations/0033-consents.ts'
 import { segments } from './migrations/0035-segments.ts'
 
 export const migrations: readonly string[] = [
@@ -55,5 +56,6 @@ export const migrations: readonly string[] = [
   reports,
   receiverAlarms,
   watches,
+  consents,
   segments,
 ]
