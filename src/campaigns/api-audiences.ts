@@ -8,7 +8,14 @@ import { schemaOf } from '../jsonapi/openapi-schemas.ts'
 import { relatedIn } from '../jsonapi/related.ts'
 import { field, parentOf, type Filter } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
-import { addContact, changeContact, removeContact, type Contact, UNSUBSCRIBED_FROM, unsubscribedFrom } from './contacts.ts'
+import {
+  addContact,
+  changeContact,
+  removeContact,
+  type Contact,
+  UNSUBSCRIBED_FROM,
+  unsubscribedFrom,
+} from './contacts.ts'
 import { importContacts, LONE_SURROGATE, MAX_KEYS, MAX_OBJECT, type ImportItem } from './import-with-status.ts'
 import { nameOfCaller } from '../users/users.ts'
 import type { Caller } from '../jsonapi/resource.ts'
@@ -343,7 +350,10 @@ export const contactImports = define('contact-imports', {
         const there = audienceById(store, audience.id) ?? audience
         const consent = assertedBy(call, call.attributes.evidence)
         const by = nameOfCaller(store, call.caller)
-        const result = await importContacts(call.parts, there, items, { by, consent: { ...consent, state: 'imported' } })
+        const result = await importContacts(call.parts, there, items, {
+          by,
+          consent: { ...consent, state: 'imported' },
+        })
         return { row: { key: 0, id: newId(call.now), ...result } }
       },
     },

@@ -43,7 +43,18 @@ export const campaignReach = define('campaign-reach', {
         const campaign = parentOf(campaigns, call)
         const about = { key: 0, id: campaign.id, oversize: await oversizeOf(call.parts, campaign) }
         if (campaign.test_mode === 1)
-          return [{ ...about, contacts: 0, recipients: 1, unsubscribed: 0, bounced: 0, complained: 0, pending: 0, suppressed: 0 }]
+          return [
+            {
+              ...about,
+              contacts: 0,
+              recipients: 1,
+              unsubscribed: 0,
+              bounced: 0,
+              complained: 0,
+              pending: 0,
+              suppressed: 0,
+            },
+          ]
         return [{ ...about, ...(await reachOf(call.parts, campaign)) }]
       },
     },

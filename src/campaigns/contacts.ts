@@ -128,8 +128,7 @@ export function insert(
       name: given.name ?? null,
       preferences: json(given.preferences),
       custom_fields: json(given.custom_fields),
-      status:
-        given.consent.state === 'requested' ? 'pending' : statusOf(tx, keyring, audience.domain_key, given.email),
+      status: given.consent.state === 'requested' ? 'pending' : statusOf(tx, keyring, audience.domain_key, given.email),
       language: given.language ?? null,
       at: now,
     }),

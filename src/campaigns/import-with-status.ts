@@ -170,7 +170,12 @@ const byAddress = statement<{ audience_key: number; email: string }>()((arg) =>
 )
 
 /** Overwrites the contact's values with those of the file and keeps the others. Returns false if no value changed. */
-function renew(tx: Tx, audience: Audience, given: Omit<NewContact, 'language'>, now: number): boolean | { reason: string } {
+function renew(
+  tx: Tx,
+  audience: Audience,
+  given: Omit<NewContact, 'language'>,
+  now: number,
+): boolean | { reason: string } {
   const there = tx.one(byAddress({ audience_key: audience.key, email: given.email }))
   const name = given.name?.trim()
   const set = {

@@ -55,6 +55,11 @@ export const EVENT_OPS = ['did', 'did_not'] as const
 
 type FieldOp = keyof typeof FIELD_OPS
 type DateOp = keyof typeof DATE_OPS
+interface FieldCondition {
+  field: string
+  op: FieldOp
+  value?: string | string[] | number
+}
 interface EventCondition {
   event: (typeof EVENTS)[number]
   op: (typeof EVENT_OPS)[number]
@@ -63,7 +68,7 @@ interface EventCondition {
   days?: number | undefined
 }
 export type RuleCondition =
-  | { field: string; op: FieldOp; value?: string | string[] | number }
+  | FieldCondition
   | { date: (typeof DATES)[number]; op: DateOp; value: string | number }
   | EventCondition
 
@@ -217,29 +222,34 @@ function eventSql({ campaign, days: within, event, op }: EventCondition, { campa
   if (op === 'did') return did
   if (event !== 'opened' && event !== 'clicked') return { ...did, sql: `not ${did.sql}` }
   const could = happened('delivered_at', event === 'opened' ? ' and e.opens_tracked = 1' : ' and e.clicks_tracked = 1')
-  return { sql: `not ${did.sql} and ${could.sql}`, parameters: [...did.parameters, ...could.parameters] }
+  return { sql: `iif(${did.sql}, 0, ${could.sql})`, parameters: [...did.parameters, ...could.parameters] }
 }
 
-/** The rules as one condition about a row of `contacts`. */
-export function compileRules(rules: readonly RuleCondition[], context: RulesContext): SqlCondition {
-  const fields = new Map<string, Sql>()
-  const columnOf = (field: string): string => {
-    if (!fields.has(field)) fields.set(field, fieldSql(field))
-    return `f${[...fields.keys()].indexOf(field)}`
-  }
-  // Conditions about emails cost most, so they are evaluated last.
-  const inOrder = rules.toSorted((one, other) => Number('event' in one) - Number('event' in other))
-  const conditions = inOrder.map((rule): Sql => {
-    if ('event' in rule) return eventSql(rule, context)
-    if ('date' in rule) return DATE_SQL[rule.op](rule.date, rule.value, context.now)
-    return FIELD_SQL[rule.op](columnOf(rule.field), rule.value)
-  })
-  const columns = [...fields.values()].map(({ sql }, at) => `${sql} as f${at}`)
-  // The limit keeps SQLite from reading a field again wherever a condition names it.
-  const source = columns.length === 0 ? '' : ` from (select ${columns.join(', ')} limit 1)`
+/** The conditions about one field. The limit keeps SQLite from reading the field again wherever a condition names it. */
+function fieldConditions(field: string, rules: readonly FieldCondition[]): Sql {
+  const of = fieldSql(field)
+  const conditions = rules.map(({ op, value }) => FIELD_SQL[op]('f', value))
+  const all = conditions.map(({ sql }) => `(${sql})`).join(' and ')
   return {
-    sql: `exists (select 1${source} where ${conditions.map(({ sql }) => `(${sql})`).join(' and ')})`,
-    parameters: [...fields.values(), ...conditions].flatMap(({ parameters }) => parameters),
+    sql: `exists (select 1 from (select ${of.sql} as f limit 1) where ${all})`,
+    parameters: [of, ...conditions].flatMap(({ parameters }) => parameters),
+  }
+}
+
+/** The rules as one condition about a row of `contacts`. What costs most is evaluated last, and only if needed. */
+export function compileRules(rules: readonly RuleCondition[], context: RulesContext): SqlCondition {
+  const fields = Map.groupBy(
+    rules.filter((rule) => 'field' in rule),
+    ({ field }) => field,
+  )
+  const conditions = [
+    ...rules.flatMap((rule) => ('date' in rule ? [DATE_SQL[rule.op](rule.date, rule.value, context.now)] : [])),
+    ...Array.from(fields, ([field, some]) => fieldConditions(field, some)),
+    ...rules.flatMap((rule) => ('event' in rule ? [eventSql(rule, context)] : [])),
+  ]
+  return {
+    sql: conditions.reduceRight((rest, { sql }) => `iif(${sql}, ${rest}, 0)`, '1'),
+    parameters: conditions.flatMap(({ parameters }) => parameters),
     sliced: true,
   }
 }

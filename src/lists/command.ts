@@ -111,33 +111,39 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
     .option('--dry-run', 'preview the first rows and the result without changes')
     .option('--force', 'import the valid rows, however many are invalid')
     .addHelpText('after', CONTACTS_HELP)
-    .action(async (name: string, file: string, { consent: evidence = null, dryRun, force, from, map = [], status = [] }: ImportOptions) => {
-      // Before root becomes the owner of the data directory.
-      const opened = { file, fd: await openNamed(file) }
-      return withDeps(invocation(), async (deps) => {
-        const { terminal } = invocation()
-        const audience = theAudience(deps.store, name, deps.config.http.public_url)
-        const wishes = {
-          preset: from === undefined ? undefined : PRESETS[from],
-          map: readMap(map),
-          words: readWords(status),
-        }
-        const consent = { state: 'imported', source: 'cli', person: 'the command line', evidence } as const
-        const history = commandHistory(deps, audience, file, consent)
-        const { judged, result } = await importFile(deps, terminal, opened, {
-          kind: contactsIn(wishes),
-          counts: noCounts(),
-          importBatch: dryRun
-            ? (lot) => importContactsWithStatus(deps, audience, lot, { consent, dry: true })
-            : history.importBatch,
-          force: force === true || dryRun === true,
-          or: ', choose the columns with --map, or import the valid rows with --force',
+    .action(
+      async (
+        name: string,
+        file: string,
+        { consent: evidence = null, dryRun, force, from, map = [], status = [] }: ImportOptions,
+      ) => {
+        // Before root becomes the owner of the data directory.
+        const opened = { file, fd: await openNamed(file) }
+        return withDeps(invocation(), async (deps) => {
+          const { terminal } = invocation()
+          const audience = theAudience(deps.store, name, deps.config.http.public_url)
+          const wishes = {
+            preset: from === undefined ? undefined : PRESETS[from],
+            map: readMap(map),
+            words: readWords(status),
+          }
+          const consent = { state: 'imported', source: 'cli', person: 'the command line', evidence } as const
+          const history = commandHistory(deps, audience, file, consent)
+          const { judged, result } = await importFile(deps, terminal, opened, {
+            kind: contactsIn(wishes),
+            counts: noCounts(),
+            importBatch: dryRun
+              ? (lot) => importContactsWithStatus(deps, audience, lot, { consent, dry: true })
+              : history.importBatch,
+            force: force === true || dryRun === true,
+            or: ', choose the columns with --map, or import the valid rows with --force',
+          })
+          if (!dryRun) await history.end(result)
+          if (dryRun) answer(terminal, foretold(result, judged), (shown) => preview(shown, audience, wishes.preset))
+          else answer(terminal, result, (shown) => summary(shown, audience, 'were', silence(judged, wishes.preset)))
         })
-        if (!dryRun) await history.end(result)
-        if (dryRun) answer(terminal, foretold(result, judged), (shown) => preview(shown, audience, wishes.preset))
-        else answer(terminal, result, (shown) => summary(shown, audience, 'were', silence(judged, wishes.preset)))
-      })
-    })
+      },
+    )
   contacts
     .command('export <audience>')
     .description('export the contacts of an audience to standard output as CSV')

@@ -68,7 +68,15 @@ test('the number before the start equals the emails sent, despite suppressions, 
   postrider.clock.leap(2 * MINUTE)
 
   const campaign = await kit.draft(list)
-  const expected = { contacts: 11, recipients: 3, unsubscribed: 1, bounced: 1, complained: 1, pending: 0, suppressed: 5 }
+  const expected = {
+    contacts: 11,
+    recipients: 3,
+    unsubscribed: 1,
+    bounced: 1,
+    complained: 1,
+    pending: 0,
+    suppressed: 5,
+  }
   assert.deepEqual(await attributes(`/campaigns/${campaign}/reach`), { ...expected, oversize: null })
   assert.deepEqual(await attributes(`/audiences/${list}/reach`), expected)
   const suppressed = (await postrider.api('GET', `/audiences/${list}/suppressed-contacts`)).body.data

@@ -30,7 +30,5 @@ export const consentMachine = machine<ConsentState, ConsentMove>('consents', [
   // A confirmation after that counts.
   ['refused', 'confirm', 'confirmed', 'auto'],
   ['single', 'refuse', 'refused', 'auto'],
-  ...CONSENT_STATES.filter((state) => state !== 'erased').map(
-    (state) => [state, 'erase', 'erased', 'auto'] as const,
-  ),
+  ...CONSENT_STATES.filter((state) => state !== 'erased').map((state) => [state, 'erase', 'erased', 'auto'] as const),
 ])
