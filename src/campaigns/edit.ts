@@ -6,12 +6,19 @@ import { newId } from '../base/ids.ts'
 import { textsOf } from '../base/json.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { requireSubscription, strangers, untracked, listed, type OneOrMore } from '../mail/accept/admit.ts'
-import { CAMPAIGN_STATUSES, campaignMachine, ownersMove, type CampaignStatus } from '../store/states/campaign.ts'
+import {
+  CAMPAIGN_STATUSES,
+  campaignMachine,
+  ownersMove,
+  type BrakeReason,
+  type CampaignStatus,
+} from '../store/states/campaign.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
+import { restartCampaignFigures } from '../reputation/tally.ts'
 import type { Audience } from './audiences.ts'
 import { brandOf, defaultSender } from './brand.ts'
 import { contentApart } from './content-apart.ts'
@@ -292,7 +299,10 @@ function moveByOwner(tx: Tx, campaign: Campaign, { by = null, now, ready, to }: 
     ...(on === 'cancel' ? { finished_at: now } : {}),
   }
   moveCampaign(tx, campaign, on, now, set)
-  if (on === 'resume') releaseQueued(tx, campaign.key, now)
+  if (on === 'resume') {
+    restartCampaignFigures(tx, campaign.key)
+    releaseQueued(tx, campaign.key, now)
+  }
   if (on === 'cancel') dropQueued(tx, campaign.key, now)
 }
 
@@ -326,11 +336,11 @@ export function changeSchedule(
 export function pauseCampaign(
   tx: Tx,
   campaign: Campaign,
-  on: 'pause' | 'lapse',
+  on: 'pause' | 'lapse' | 'brake',
   now: number,
-  failure: string | null = null,
+  { failure = null, reason }: { failure?: string | null; reason?: BrakeReason } = {},
 ): void {
-  moveCampaign(tx, campaign, on, now, { failure })
+  moveCampaign(tx, campaign, on, now, { failure }, reason)
   holdQueued(tx, campaign.key, now)
 }
 
@@ -341,6 +351,7 @@ export function moveCampaign(
   on: Parameters<typeof campaignMachine.next>[1],
   now: number,
   set: Record<string, unknown> = {},
+  reason?: BrakeReason,
 ): boolean {
   const row = move(tx, campaignMachine, campaign.key, on, { ...set, updated_at: now })
   if (row?.emits)
@@ -354,6 +365,7 @@ export function moveCampaign(
         previous_status: row.from,
         status: row.to,
         ...(set['failure'] ? { failure: set['failure'] } : {}),
+        ...(reason && { reason }),
       },
       at: now,
     })

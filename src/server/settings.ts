@@ -175,6 +175,7 @@ export const TAKES_EFFECT: {
   backup: 'live',
   // The copy is brought up to date at the start.
   signup: 'live',
+  campaigns: 'live',
   privacy: 'restart',
   workers: 'restart',
   storage: 'live',

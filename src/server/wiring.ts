@@ -28,6 +28,7 @@ import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
 import { checkDue, type CheckDeps } from '../domains/check.ts'
 import { fetchingOf } from '../net/fetch.ts'
+import { BAD_NEWS } from '../reputation/tally.ts'
 import { CAMPAIGN_MAIL } from '../delivery/results/settle.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { isHosted } from '../inbound/recipients.ts'
@@ -134,7 +135,12 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     engine,
     polling: domainLoop(shared, () => acme?.look()),
     dispatcher: new Dispatcher({ ...shared, poster }),
-    runner: new CampaignRunner({ ...shared, ahead, ringLane: (lane) => engine.ring(lane) }),
+    runner: new CampaignRunner({
+      ...shared,
+      ahead,
+      ringLane: (lane) => engine.ring(lane),
+      noticed: () => notices.ring(),
+    }),
     privacy: new Privacy(shared),
     notices,
     backups: new BackupSchedule({ ...shared, beside: options.beside }),
@@ -220,7 +226,7 @@ const forRequests = (
 
 /** Wakes loops after commits that give them work. */
 function ringOnSignals(store: Store, loops: ServerParts['loops']): void {
-  store.on(CAMPAIGN_MAIL, () => loops.runner.settled())
+  for (const news of [CAMPAIGN_MAIL, BAD_NEWS]) store.on(news, () => loops.runner.settled())
   store.on(EVENTS, () => loops.dispatcher.ring())
 }
 
