@@ -20,6 +20,7 @@ import { campaignPlaces } from './page.ts'
 import { brandPlace } from './page-brand.ts'
 import { contact } from './page-contacts.ts'
 import { editorPlaces } from './page-editor.ts'
+import { segmentPlaces } from './page-segments.ts'
 import { forgetContacts, forgetSenders } from './forget.ts'
 import { accountFindings } from './findings.ts'
 import { forgetMatches } from './segments.ts'
@@ -48,7 +49,7 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
     segments,
     segmentCounts,
   ],
-  pages: [...editorPlaces, ...campaignPlaces, contact, brandPlace],
+  pages: [...editorPlaces, ...campaignPlaces, ...segmentPlaces, contact, brandPlace],
   accountFindings,
   menu: [
     {

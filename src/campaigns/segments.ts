@@ -136,18 +136,6 @@ export function segmentCondition(reader: Reader, key: number, now: number): SqlC
   return conditionOf(reader, segment.audience_key, JSON.parse(segment.rules) as RuleCondition[], now)
 }
 
-/** The segments of an audience, by name. */
-export const segmentsOf = (reader: Reader, audienceKey: number): Segment[] =>
-  reader.all(
-    db
-      .selectFrom('segments')
-      .selectAll()
-      .where('audience_key', '=', audienceKey)
-      .where('deleted_at', 'is', null)
-      .orderBy('name')
-      .orderBy('key'),
-  )
-
 /** The keys that one transaction stores. */
 const AT_ONCE = 2000
 

@@ -10,6 +10,7 @@ import { NO_REPORTS, type ReportReceiver } from '../parts/received.ts'
 import { domainCommand } from '../domains/command.ts'
 import { inboxCommand } from '../inbound/command.ts'
 import { suppressionCommand } from '../suppressions/command.ts'
+import { segmentCommand } from '../campaigns/command.ts'
 import { contactsCommand, suppressionListCommands } from '../lists/command.ts'
 import { queueCommand } from '../delivery/command.ts'
 import { mailCommand } from '../mail/command.ts'
@@ -41,7 +42,7 @@ const CORE: readonly ListedPart[] = [
   ),
   listed(async () => (await import('../inbound/part.ts')).inboundPart, inboxCommand),
   listed(async () => (await import('../suppressions/part.ts')).suppressionsPart, suppressionCommand),
-  listed(async () => (await import('../campaigns/part.ts')).campaignsPart),
+  listed(async () => (await import('../campaigns/part.ts')).campaignsPart, segmentCommand),
   listed(async () => (await import('../lists/part.ts')).listsPart, contactsCommand, suppressionListCommands),
   listed(async () => (await import('../delivery/part.ts')).deliveryPart, queueCommand),
   listed(async () => (await import('../mail/part.ts')).mailPart, mailCommand),
