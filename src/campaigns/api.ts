@@ -47,8 +47,8 @@ const audience = relatedIn('audience', 'audiences')
 const segment = relatedIn('segment', 'segments')
 
 /**
- * The segment that a request names, or undefined if it leaves the segment as it is. Null: all contacts. Throws 404 if it
- * belongs to another audience.
+ * The segment that a request names, or undefined if it leaves the segment as it is. Null: all contacts. Throws 404 if
+ * it belongs to another audience.
  */
 function segmentIn(
   call: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>,
@@ -193,7 +193,7 @@ export const campaigns = define('campaigns', {
         const { attributes, caller, parts, row } = call
         if (attributes.status === 'scheduled' || attributes.status === 'sending') refuseBound(caller)
         const segment_key = segmentIn(call, row.audience_key)
-        // A whole campaign that is sent back names its segment, which is no edit.
+        // A client may send back a whole campaign, with its present segment.
         const change = segment_key === row.segment_key ? attributes : { ...attributes, segment_key }
         return { row: { ...(await changeCampaign(depsOf(parts), row.key, change, caller.person?.key)) } }
       },

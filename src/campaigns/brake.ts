@@ -1,6 +1,7 @@
 // Pauses a campaign when too many of its emails bounce or are complained about, counted since its start or its last
 // resume (AU105, AU106). Each result is added to one row, which is read when results were committed.
 import type { Config } from '../base/config.ts'
+import { percent } from '../base/text.ts'
 import { ownerAddress, addNotice } from '../users/notices.ts'
 import { campaignFigures, type Figures } from '../reputation/tally.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -35,8 +36,6 @@ export function brakeOf(reader: Reader, limits: Config['campaigns'], key: number
   const small = campaign?.test_mode !== 0 || (campaign.recipients ?? 0) < FEWEST_RECIPIENTS
   return small ? undefined : brake
 }
-
-const percent = (share: number): string => `${Number((share * 100).toFixed(2))}%`
 
 function exceeded({ bounces, complaints, deliveries }: Figures, limits: Config['campaigns']): Brake | undefined {
   const ended = deliveries + bounces

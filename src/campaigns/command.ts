@@ -30,7 +30,7 @@ export function segmentCommand(program: Command, invocation: () => Invocation): 
     )
   segment
     .command('count <audience> <name>')
-    .description('count the contacts that match a segment')
+    .description('show how many contacts match a segment')
     .action((name: string, segmentName: string) =>
       withDeps(invocation(), async (deps) => {
         const audience = theAudience(deps.store, name, deps.config.http.public_url)

@@ -340,7 +340,7 @@ export function pauseCampaign(
   now: number,
   { failure = null, reason }: { failure?: string | null; reason?: BrakeReason } = {},
 ): void {
-  moveCampaign(tx, campaign, on, now, { failure }, reason)
+  moveCampaign(tx, campaign, on, now, { failure, reason })
   holdQueued(tx, campaign.key, now)
 }
 
@@ -350,8 +350,7 @@ export function moveCampaign(
   campaign: Pick<Campaign, 'key' | 'user_key' | 'domain_key'>,
   on: Parameters<typeof campaignMachine.next>[1],
   now: number,
-  set: Record<string, unknown> = {},
-  reason?: BrakeReason,
+  { reason, ...set }: Record<string, unknown> & { reason?: BrakeReason | undefined } = {},
 ): boolean {
   const row = move(tx, campaignMachine, campaign.key, on, { ...set, updated_at: now })
   if (row?.emits)

@@ -4,7 +4,7 @@ import { counted } from '../base/text.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
-import type { Segment } from './segments.ts'
+import type { StoredSegment } from './segments.ts'
 
 /** The maximum number of names in the error for an unknown one. */
 const NAMED = 5
@@ -38,7 +38,7 @@ const such = (some: readonly { name: string }[]): string =>
   some.length === 0 ? '' : `, such as ${some.map(({ name }) => `"${name}"`).join(', ')}`
 
 /** The segments of an audience, by name. */
-export const segmentsOf = (reader: Reader, audienceKey: number): Segment[] =>
+export const segmentsOf = (reader: Reader, audienceKey: number): StoredSegment[] =>
   reader.all(
     db
       .selectFrom('segments')
@@ -50,7 +50,7 @@ export const segmentsOf = (reader: Reader, audienceKey: number): Segment[] =>
   )
 
 /** A segment of an audience by its id, or by its name when the name is unique. Throws an OperatorError. */
-export function theSegment(reader: Reader, audience: Audience, text: string): Segment {
+export function theSegment(reader: Reader, audience: Audience, text: string): StoredSegment {
   const all = segmentsOf(reader, audience.key)
   const [found, ...others] = all.filter(({ id, name }) => id === text || name === text)
   if (found && others.length === 0) return found

@@ -1,9 +1,9 @@
-// The segments of an audience, and the page of one: its rules as rows of a form that works without a script, the number of
-// contacts that match, and their list.
+// The segments of an audience, and the page of one: its rules as rows of a form that works without a script, the number
+// of contacts that match, and their list.
 import { html } from 'hono/html'
-import { isNameIn, isOneOf } from '../base/one-of.ts'
+import { isNameIn } from '../base/one-of.ts'
 import { csv } from '../views/html/csv.ts'
-import { button, dangers, field, form, refusals } from '../views/html/forms.ts'
+import { button, dangers, field, form } from '../views/html/forms.ts'
 import { page } from '../views/html/frame.ts'
 import { done, found, tagIn, type Form, type Place } from '../views/html/place.ts'
 import { number, objects, record, relatedId, text, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
@@ -18,7 +18,7 @@ import { statusWord } from './page-words.ts'
 import { DATES, EVENTS, FIELD_OPS, OWN_FIELDS } from './rules.ts'
 
 /** A condition as the fields of a form. Without `what` it is an empty row. */
-interface Row {
+interface RuleFields {
   /** "field:city", "date:created_at" or "event:opened". */
   what: string
   op: string
@@ -26,7 +26,7 @@ interface Row {
   campaign: string
 }
 
-const EMPTY: Row = { what: '', op: 'is', value: '', campaign: '' }
+const EMPTY: RuleFields = { what: '', op: 'is', value: '', campaign: '' }
 const MAX_ROWS = 50
 
 const OPS: Readonly<Record<string, string>> = {
@@ -65,7 +65,7 @@ const NAMES: Readonly<Record<string, string>> = {
 const LABELS = { name: 'Name', rules: 'Conditions' } as const
 
 /** A rule of the API as a row. */
-function rowOf(rule: object): Row {
+function rowOf(rule: object): RuleFields {
   const { campaign = '', date, days, event, field: name, op, value } = rule as Record<string, unknown>
   const what = event !== undefined ? `event:${event}` : date !== undefined ? `date:${date}` : `field:${name}`
   const shown = Array.isArray(value) ? value.join(', ') : (value ?? days ?? '')
@@ -86,7 +86,7 @@ const valueOf = (op: string, value: string): unknown => {
 }
 
 /** A row as a rule of the API. */
-function ruleOf({ campaign, op, value, what }: Row): object {
+function ruleOf({ campaign, op, value, what }: RuleFields): object {
   const [kind = '', ...rest] = what.split(':')
   const name = rest.join(':')
   const given = value.trim()
@@ -97,10 +97,10 @@ function ruleOf({ campaign, op, value, what }: Row): object {
 }
 
 /** The rows of a form, without those that were left empty. */
-function rowsIn(given: Form): Row[] {
-  const rows: Row[] = []
+function rowsIn(given: Form): RuleFields[] {
+  const rows: RuleFields[] = []
   for (let at = 0; at < MAX_ROWS && given.has(`what-${at}`); at++) {
-    const of = (name: keyof Row): string => given.get(`${name}-${at}`)
+    const of = (name: keyof RuleFields): string => given.get(`${name}-${at}`)
     if (given.get('step') !== `remove-${at}` && of('what') !== '')
       rows.push({ what: of('what'), op: of('op'), value: of('value'), campaign: of('campaign') })
   }
@@ -112,7 +112,7 @@ interface Choices {
   campaigns: [string, string][]
 }
 
-async function choicesOf(visit: Visit, audience: string, rows: readonly Row[]): Promise<Choices> {
+async function choicesOf(visit: Visit, audience: string, rows: readonly RuleFields[]): Promise<Choices> {
   const [fields, sent] = await Promise.all([
     visit.all(audienceFields, `/audiences/${audience}/fields`, 200),
     visit.allows('campaigns:read')
@@ -151,7 +151,7 @@ const wordsOf = (detail: string): { at: number | undefined; words: string } => {
   return { at: Number(at), words: `${subject}${detail.slice(all.length)}` }
 }
 
-function rowFields(row: Row, at: number, choices: Choices, errors: Answer['errors']): Html {
+function rowFields(row: RuleFields, at: number, choices: Choices, errors: Answer['errors']): Html {
   const error = errors.map(({ detail }) => wordsOf(detail)).find((each) => each.at === at)?.words
   const ops = Object.entries(OPS)
   return html`<fieldset>
@@ -170,7 +170,7 @@ interface Editing {
   audience: string
   segment?: Thing<typeof segments> | undefined
   name: string
-  rows: readonly Row[]
+  rows: readonly RuleFields[]
   errors?: Answer['errors']
   tag?: string
   counted?: Thing<typeof segmentCounts> | undefined
@@ -230,7 +230,7 @@ const crumbsOf = (audience: Thing<typeof audiences>): (readonly [string, string]
 ]
 
 /** Counts the contacts that the rows of a form match. */
-const countRows = (visit: Visit, audience: string, rows: readonly Row[]): Promise<Answer> =>
+const countRows = (visit: Visit, audience: string, rows: readonly RuleFields[]): Promise<Answer> =>
   visit.ask('POST', `/audiences/${audience}/segment-counts`, {
     type: 'segment-counts',
     attributes: { rules: rows.map(ruleOf) },
@@ -252,7 +252,7 @@ async function stepOf(
 }
 
 async function newPage(visit: Visit, editing: Omit<Editing, 'audience'> = { name: '', rows: [] }): Promise<Response> {
-  const audience = await audienceOf(visit, visit.context.req.param('id')!)
+  const audience = await audienceOf(visit, visit.context.req.param('id') ?? '')
   return page(visit, {
     title: 'New segment',
     about: 'A segment selects contacts by rules. A campaign to it is sent to those who match when it starts.',
@@ -268,7 +268,7 @@ const fresh: Place = {
   changes: true,
   show: (visit) => newPage(visit),
   async act(visit, given) {
-    const id = visit.context.req.param('id')!
+    const id = visit.context.req.param('id') ?? ''
     const name = given.get('name')
     const step = await stepOf(visit, given, id)
     if (step) return newPage(visit, { name, ...step })
@@ -298,7 +298,7 @@ const matchingContacts = (segment: string, audience: string): ListView<typeof co
 })
 
 async function showSegment(visit: Visit, typed: Partial<Editing> = {}): Promise<Response> {
-  const id = visit.context.req.param('id')!
+  const id = visit.context.req.param('id') ?? ''
   const { headers, one } = found(await visit.get(segments, `/segments/${id}`))
   const audience = await audienceOf(visit, relatedId(one, 'audience') ?? '')
   const name = text(one, 'name')
@@ -336,7 +336,7 @@ const one: Place = {
   path: '/segments/:id',
   show: (visit) => showSegment(visit),
   async act(visit, given) {
-    const id = visit.context.req.param('id')!
+    const id = visit.context.req.param('id') ?? ''
     const { one: before } = found(await visit.get(segments, `/segments/${id}`))
     const audience = relatedId(before, 'audience') ?? ''
     if (given.action === 'remove') {
@@ -361,7 +361,7 @@ const one: Place = {
 const file: Place = {
   path: '/segments/:id/export.csv',
   async show(visit) {
-    const id = visit.context.req.param('id')!
+    const id = visit.context.req.param('id') ?? ''
     const { one: segment } = found(await visit.get(segments, `/segments/${id}`))
     return csv(visit, 'segment.csv', {
       of: contacts,

@@ -56,12 +56,12 @@ interface ReachDeps {
 }
 
 /** The recipients of a campaign: all contacts of an audience, or those of a segment. */
-type Addressed = Pick<RowOf<'campaigns'>, 'audience_key' | 'domain_key' | 'segment_key'>
+type CampaignTarget = Pick<RowOf<'campaigns'>, 'audience_key' | 'domain_key' | 'segment_key'>
 
 /** A walk that starts now. */
 const walkNow = (
   reader: Reader,
-  { audience_key, domain_key }: Omit<Addressed, 'segment_key'>,
+  { audience_key, domain_key }: Omit<CampaignTarget, 'segment_key'>,
   now: number,
 ): WalkOf => ({
   audience_key,
@@ -75,7 +75,7 @@ const SOURCES: readonly TableName[] = ['contacts', 'suppressions']
 const SEGMENT_SOURCES: readonly TableName[] = [...SOURCES, 'segments', 'outbound_emails']
 
 /** Counts the recipients of a campaign to this audience or segment that starts now. */
-export async function reachOf({ clock, keyring, store }: ReachDeps, addressed: Addressed): Promise<Reach> {
+export async function reachOf({ clock, keyring, store }: ReachDeps, addressed: CampaignTarget): Promise<Reach> {
   const { audience_key, segment_key } = addressed
   const known = kept(store)
   const now = clock.now()

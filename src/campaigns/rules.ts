@@ -1,5 +1,5 @@
-// The rules of a segment: a list of conditions that a contact must meet. They are checked here and compiled to SQL. Every
-// text of a rule is a parameter of the statement, and values of contacts never cause an error (AU60 to AU64).
+// The rules of a segment: a list of conditions that a contact must meet. They are checked here and compiled to SQL.
+// Every text of a rule is a parameter of the statement, and values of contacts never cause an error (AU60 to AU64).
 import { z } from 'zod'
 import { DAY } from '../base/clock.ts'
 import { isObject } from '../base/json.ts'
@@ -132,8 +132,8 @@ export const rulesSchema = z
   .transform((list) => list as RuleCondition[])
   .meta({ ...schemaOf(rulesAnswer, 'input'), minItems: 1, maxItems: MAX_CONDITIONS })
 
-// To SQL. The condition is an expression about a row of `contacts`. A field is read once for each contact, and a value
-// that is no text, number or boolean is absent.
+// To SQL. The condition is an expression about a row of `contacts`. A field is read once for each contact. Objects and
+// lists count as absent.
 
 interface Sql {
   sql: string
@@ -225,7 +225,7 @@ function eventSql({ campaign, days: within, event, op }: EventCondition, { campa
   return { sql: `iif(${did.sql}, 0, ${could.sql})`, parameters: [...did.parameters, ...could.parameters] }
 }
 
-/** The conditions about one field. The limit keeps SQLite from reading the field again wherever a condition names it. */
+/** The conditions about one field. The limit keeps SQLite from reading the field again for each of them. */
 function fieldConditions(field: string, rules: readonly FieldCondition[]): Sql {
   const of = fieldSql(field)
   const conditions = rules.map(({ op, value }) => FIELD_SQL[op]('f', value))

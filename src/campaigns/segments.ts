@@ -1,6 +1,6 @@
-// Segments: rules that select contacts of an audience. A campaign to a segment is sent to the contacts that match when it
-// starts. Their keys are stored before its first email is queued, so that later changes of fields or opens do not matter
-// (AU66).
+// Segments: rules that select contacts of an audience. A campaign to a segment is sent to the contacts that match when
+// it starts. Their keys are stored before its first email is queued, so that later changes of fields or opens do not
+// matter (AU66).
 import type { Clock } from '../base/clock.ts'
 import { must, refuse, refuseAttribute } from '../base/errors.ts'
 import { counted } from '../base/text.ts'
@@ -14,7 +14,7 @@ import type { Audience } from './audiences.ts'
 import { campaignsIn, compileRules, type RuleCondition } from './rules.ts'
 import { contactsIn, LATELY, type WalkOf } from './walk.ts'
 
-export type Segment = RowOf<'segments'>
+export type StoredSegment = RowOf<'segments'>
 
 interface SegmentDeps {
   store: Store
@@ -30,7 +30,11 @@ export interface SegmentText {
 const MAX_SEGMENTS = 100
 
 /** Creates a segment. Throws 404 for a campaign that is not to the audience, and 422 beyond the limit. */
-export function addSegment({ clock, store }: SegmentDeps, audience: Audience, given: SegmentText): Promise<Segment> {
+export function addSegment(
+  { clock, store }: SegmentDeps,
+  audience: Audience,
+  given: SegmentText,
+): Promise<StoredSegment> {
   const now = clock.now()
   const { key: audience_key, user_key } = audience
   return store.write((tx) => {
@@ -65,9 +69,9 @@ export function addSegment({ clock, store }: SegmentDeps, audience: Audience, gi
 
 export function changeSegment(
   { clock, store }: SegmentDeps,
-  { audience_key, key }: Segment,
+  { audience_key, key }: StoredSegment,
   { rules, ...given }: Partial<SegmentText>,
-): Promise<Segment> {
+): Promise<StoredSegment> {
   const plain = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   return store.write((tx) => {
     if (rules) checkCampaigns(tx, audience_key, rules)
@@ -77,7 +81,7 @@ export function changeSegment(
 }
 
 /** Deletes a segment. Throws 409 if a draft or a scheduled campaign uses it. */
-export function removeSegment({ clock, store }: SegmentDeps, { key }: Segment): Promise<void> {
+export function removeSegment({ clock, store }: SegmentDeps, { key }: StoredSegment): Promise<void> {
   return store.write((tx) => {
     const used = tx.all(
       db

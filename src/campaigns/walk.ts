@@ -1,7 +1,6 @@
 // Selects the recipients of a campaign, page by page: first active readers (recent opens or clicks), then the others in
-// the order of their keys. Those of a campaign to a segment were stored at its start (segments.ts). If a daily limit spreads a campaign over days, they get it on the first days. Each query
-// reads a bounded number of rows.
-import { setImmediate as turn } from 'node:timers/promises'
+// the order of their keys. Those of a campaign to a segment were stored at its start (segments.ts). If a daily limit
+// spreads a campaign over days, active readers get it on the first days. Each query reads a bounded number of rows.
 import { DAY } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
@@ -10,7 +9,7 @@ import { knownAddress } from '../message/address.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import type { SqlCondition } from '../store/list.ts'
 import { raw } from '../store/query.ts'
-import { readSlice, untilSpent } from '../store/slices.ts'
+import { readSlice, takeTurn, untilSpent } from '../store/slices.ts'
 import { hasErased } from '../suppressions/stops.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 
@@ -155,7 +154,7 @@ export async function* contactsIn(
       const rows = nextContacts(reader, keyring, walk, { from, limit: AT_ONCE })
       yield rows
       from = rows.length < AT_ONCE ? undefined : rows.at(-1)?.key
-      await turn()
+      await takeTurn()
     }
   }
 }

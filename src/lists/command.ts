@@ -143,6 +143,10 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
         })
       },
     )
+  exportCommand(contacts, invocation)
+}
+
+function exportCommand(contacts: Command, invocation: () => Invocation): void {
   contacts
     .command('export <audience>')
     .description('export the contacts of an audience to standard output as CSV')

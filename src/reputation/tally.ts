@@ -72,7 +72,7 @@ const sums =
 export const campaignFigures = (reader: Reader, campaignKey: number): Figures =>
   reader.one(raw<Figures>(`select ${sums} from campaign_tallies where campaign_key = ?`, [campaignKey]))
 
-/** Starts the figures of a campaign anew. */
+/** Starts the figures of a campaign from zero. */
 export const restartCampaignFigures = (tx: Tx, campaignKey: number): void =>
   void tx.run(db.deleteFrom('campaign_tallies').where('campaign_key', '=', campaignKey))
 

@@ -135,12 +135,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     engine,
     polling: domainLoop(shared, () => acme?.look()),
     dispatcher: new Dispatcher({ ...shared, poster }),
-    runner: new CampaignRunner({
-      ...shared,
-      ahead,
-      ringLane: (lane) => engine.ring(lane),
-      noticed: () => notices.ring(),
-    }),
+    runner: new CampaignRunner({ ...shared, ahead, ringLane: (lane) => engine.ring(lane) }),
     privacy: new Privacy(shared),
     notices,
     backups: new BackupSchedule({ ...shared, beside: options.beside }),

@@ -1,5 +1,5 @@
-// Segments: the time of a count over 100,000 contacts with 2 million campaign emails, and of the start of a campaign to a
-// segment (AU65, AU112). The data is written by SQL, and the counts are those of the API.
+// Segments: the time of a count over 100,000 contacts with 2 million campaign emails (AU65). The data is written by SQL,
+// and the counts are those of the API.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,4 +1,5 @@
-// Segments: what their rules select (AU60 to AU64), who gets a campaign to one (AU66), and what is rejected (AU68, AU107).
+// Segments: the contacts that their rules select (AU60 to AU64), the recipients of a campaign to one (AU66), and what is
+// rejected (AU68, AU107).
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { raw } from '../../src/store/query.ts'
