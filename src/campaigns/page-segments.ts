@@ -15,7 +15,7 @@ import { audienceFields } from './api-fields.ts'
 import { segmentCounts, segments } from './api-segments.ts'
 import { campaigns } from './api.ts'
 import { statusWord } from './page-words.ts'
-import { DATES, EVENTS, FIELD_OPS, OWN_FIELDS } from './rules.ts'
+import { DATES, EVENTS, FIELD_OPS, OWN_FIELDS, type RuleCondition } from './rules.ts'
 
 /** A condition as the fields of a form. Without `what` it is an empty row. */
 interface RuleFields {
@@ -65,11 +65,12 @@ const NAMES: Readonly<Record<string, string>> = {
 const LABELS = { name: 'Name', rules: 'Conditions' } as const
 
 /** A rule of the API as a row. */
-function rowOf(rule: object): RuleFields {
-  const { campaign = '', date, days, event, field: name, op, value } = rule as Record<string, unknown>
-  const what = event !== undefined ? `event:${event}` : date !== undefined ? `date:${date}` : `field:${name}`
-  const shown = Array.isArray(value) ? value.join(', ') : (value ?? days ?? '')
-  return { what, op: String(op), value: String(shown), campaign: String(campaign) }
+function rowOf(rule: RuleCondition): RuleFields {
+  const { op } = rule
+  if ('event' in rule)
+    return { what: `event:${rule.event}`, op, value: String(rule.days ?? ''), campaign: rule.campaign ?? '' }
+  const value = Array.isArray(rule.value) ? rule.value.join(', ') : String(rule.value ?? '')
+  return { what: 'date' in rule ? `date:${rule.date}` : `field:${rule.field}`, op, value, campaign: '' }
 }
 
 /** A text as a number, if it is one. The API rejects other texts. */

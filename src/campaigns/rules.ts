@@ -58,7 +58,7 @@ type DateOp = keyof typeof DATE_OPS
 interface FieldCondition {
   field: string
   op: FieldOp
-  value?: string | string[] | number
+  value?: string | string[] | number | undefined
 }
 interface EventCondition {
   event: (typeof EVENTS)[number]

@@ -1,7 +1,6 @@
 // `postrider contacts import` and `export`, `postrider suppression import` and `export`: lists from files and to files.
 import { basename } from 'node:path'
 import { Option, type Command } from 'commander'
-import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
 import { theAudience, theSegment } from '../campaigns/find-audience.ts'
 import type { NewConsent } from '../campaigns/consents.ts'

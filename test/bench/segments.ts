@@ -1,5 +1,5 @@
-// Segments: the time of a count over 100,000 contacts with 2 million campaign emails (AU65). The data is written by SQL,
-// and the counts are those of the API.
+// Segments: the time of a count over 100,000 contacts with 2 million campaign emails (AU65). The data is written by
+// SQL, and the counts are those of the API.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -131,11 +131,14 @@ async function addCampaignEmails(run: Run, campaign: number, contacts: number, n
        iif((key + ?) % 4 < 2 and key % 3 = 0, ?, null), iif((key + ?) % 30 = 0, ?, null), ?, ? from contacts order by key`,
     `email-${campaign}-`,
     campaign,
-    ...[at, at, at],
+    at,
+    at,
+    at,
     campaign,
     at + DAY / 2,
     campaign,
     at + DAY / 2,
-    ...[at, at],
+    at,
+    at,
   )
 }
