@@ -101,7 +101,7 @@ function fromText(raw: string, path: readonly string[], defaults: object): unkno
       .map((item) => item.trim())
       .filter(Boolean)
   if (typeof model === 'boolean' && /^(?:true|false)$/.test(raw)) return raw === 'true'
-  if (typeof model === 'number' && /^\d+$/.test(raw)) return Number(raw)
+  if (typeof model === 'number' && /^\d+(?:\.\d+)?$/.test(raw)) return Number(raw)
   return raw
 }
 

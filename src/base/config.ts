@@ -39,6 +39,9 @@ import { parseToml } from './toml.ts'
 
 const section = <T extends z.ZodRawShape>(shape: T) => z.strictObject(shape).prefault({} as never)
 
+/** A fraction of emails. */
+const rate = () => z.number('must be a number from 0 to 1').min(0).max(1)
+
 const route = z.strictObject({
   name: z
     .string()
@@ -241,6 +244,7 @@ export const schema = z.strictObject({
     per_form: z.int().min(1).default(200),
     check_mx: z.boolean().default(true),
   }),
+  campaigns: section({ brake_bounces: rate().default(0.05), brake_complaints: rate().default(0.003) }),
   privacy: section({
     ledger_copy: text().default(''),
     recipient_requests: z.enum(['ask', 'automatic']).default('ask'),

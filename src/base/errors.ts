@@ -27,6 +27,7 @@ export const CODES = {
   idempotency_conflict: [409, 'Idempotency key was used with other content'],
   form_closed: [409, 'The form is not open'],
   agent_paused: [409, 'The agent is paused'],
+  segment_in_use: [409, 'A campaign uses the segment'],
   confirmation_required: [422, 'The contact has not confirmed its subscription'],
   changed_meanwhile: [412, 'The resource has been changed by another request'],
   payload_too_large: [413, 'Request body too large'],

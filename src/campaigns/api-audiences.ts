@@ -1,11 +1,12 @@
 // Audiences, their contacts, and imports of many contacts at once.
 import { z } from 'zod'
 import { firstIssue } from '../base/issues.ts'
+import { refuse } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { isObject } from '../base/json.ts'
 import { schemaOf } from '../jsonapi/openapi-schemas.ts'
 import { relatedIn } from '../jsonapi/related.ts'
-import { field, parentOf } from '../jsonapi/resource.ts'
+import { field, parentOf, type Filter } from '../jsonapi/resource.ts'
 import { addAudience, audienceById, changeAudience, removeAudience } from './audiences.ts'
 import {
   addContact,
@@ -23,8 +24,10 @@ import type { NewConsent } from './consents.ts'
 import { normalised } from '../suppressions/stops.ts'
 import { holding, selected } from '../jsonapi/fields.ts'
 import { define } from '../jsonapi/define.ts'
+import { findOwned } from '../store/list.ts'
 import { languageTag, line, text, nameField, unlessBlank, visibleLine } from '../jsonapi/schemas.ts'
 import { valuesOf } from '../store/schema/tables.ts'
+import { segmentCondition } from './segments.ts'
 
 const time = (about: string) => field(z.iso.datetime(), { kind: 'time', sort: true, about })
 export const MAX_IMPORT = 1000
@@ -121,6 +124,21 @@ const contactFields = {
   custom_fields: object(MAX_KEYS),
 }
 
+/** A filter for the contacts that match a segment of the audience now. */
+const inSegment: Filter = {
+  column: 'key',
+  whole: 100,
+  sql(id, reader, { now, parent, userKey }) {
+    const segment = findOwned(reader, 'segments', userKey, id, 'deleted_at is null')
+    if (!segment || segment.audience_key !== parent)
+      throw refuse('not_found', 'No such segment of the audience exists. Check the id in "filter[segment]".', {
+        parameter: 'filter[segment]',
+      })
+    return segmentCondition(reader, segment.key, now)
+  },
+  about: 'Filter by the id of a segment of the audience.',
+  extension: true,
+}
 /** The owner's proof of a consent. */
 export const evidence = () => text(2000).refine((value) => value.trim() !== '', 'must not be empty')
 
@@ -214,6 +232,7 @@ export const contacts = define('contacts', {
     email: { column: 'email', forms: (value) => [normalised(value)] },
     search: holding('email', 'name'),
     id: selected,
+    segment: inSegment,
   },
   extend(rows) {
     for (const row of rows) row['unsubscribed_from'] = unsubscribedFrom(row as unknown as Contact)

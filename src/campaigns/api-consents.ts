@@ -35,7 +35,7 @@ const byState: Filter = {
 const byEmail: Filter = {
   column: 'recipient_hash',
   whole: 320,
-  sql(value, _, userKey, keyring) {
+  sql(value, _, { keyring, userKey }) {
     const email = contactAddress(value) ?? value
     return {
       sql: 'recipient_hash = ? or contact_key in (select key from contacts where user_key = ? and email = ?)',
@@ -49,7 +49,7 @@ const byEmail: Filter = {
 const byForm: Filter = {
   column: 'form_key',
   whole: 36,
-  sql: (value, _, userKey) => ({
+  sql: (value, _, { userKey }) => ({
     sql: 'form_key = (select key from forms where id = ? and user_key = ?)',
     parameters: [value, userKey],
     selective: true,

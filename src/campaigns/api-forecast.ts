@@ -15,7 +15,7 @@ const MOST = 100
 /** The recipients by their domains, if it starts now. */
 async function domainsBefore(
   parts: Parameters<typeof reachOf>[0],
-  campaign: Pick<Campaign, 'audience_key' | 'domain_key' | 'test_mode' | 'test_recipient_email'>,
+  campaign: Pick<Campaign, 'audience_key' | 'domain_key' | 'segment_key' | 'test_mode' | 'test_recipient_email'>,
 ): Promise<Map<string, number>> {
   const { test_mode, test_recipient_email: email } = campaign
   if (test_mode === 0) return (await reachOf(parts, campaign)).domains

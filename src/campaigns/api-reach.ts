@@ -9,7 +9,7 @@ import { campaigns } from './api.ts'
 import { oversizeOf, reachOf } from './reach.ts'
 
 const reach = {
-  contacts: count('Number of contacts in the audience.'),
+  contacts: count('Number of contacts in the audience, or in the segment of the campaign.'),
   recipients: count('Number of contacts who receive the campaign if it starts now.'),
   unsubscribed: count('Number of contacts who are skipped because they have unsubscribed.'),
   bounced: count('Number of contacts who are skipped because email to them bounced.'),
@@ -79,7 +79,7 @@ export const audienceReach = define('audience-reach', {
         'Get the reach of an audience. It is the number of contacts who would receive a campaign now, and the number who would be skipped, by reason.',
       async run(call) {
         const { domain_key, id, key } = parentOf(audiences, call)
-        return [{ key: 0, id, ...(await reachOf(call.parts, { audience_key: key, domain_key })) }]
+        return [{ key: 0, id, ...(await reachOf(call.parts, { audience_key: key, domain_key, segment_key: null })) }]
       },
     },
   ],
@@ -105,7 +105,7 @@ export const suppressedContacts = define('suppressed-contacts', {
         'List subscribed contacts whose address is suppressed. At most 1,000 are returned. The id is that of the contact.',
       async run(call) {
         const { domain_key, key } = parentOf(audiences, call)
-        const { suppressed_contacts } = await reachOf(call.parts, { audience_key: key, domain_key })
+        const { suppressed_contacts } = await reachOf(call.parts, { audience_key: key, domain_key, segment_key: null })
         return call.parts.store.all(
           db
             .selectFrom('contacts')

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { refuse } from '../base/errors.ts'
 import { CAMPAIGN_STATUSES, type CampaignStatus } from '../store/states/campaign.ts'
 import { relatedIn } from '../jsonapi/related.ts'
-import { definer, field, parentOf, type Caller } from '../jsonapi/resource.ts'
+import { definer, field, parentOf, type Call, type Caller } from '../jsonapi/resource.ts'
 import { addCampaign, changeCampaign, changeSchedule, removeCampaign, type CampaignDeps } from './edit.ts'
 import { db, raw } from '../store/query.ts'
 import { holding } from '../jsonapi/fields.ts'
@@ -44,6 +44,24 @@ const timeOrNull = (about: string) => field(z.iso.datetime().nullable(), { kind:
 const moment = someMoment.nullable()
 
 const audience = relatedIn('audience', 'audiences')
+const segment = relatedIn('segment', 'segments')
+
+/**
+ * The segment that a request names, or undefined if it leaves the segment as it is. Null: all contacts. Throws 404 if
+ * it belongs to another audience.
+ */
+function segmentIn(
+  call: Pick<Call<ApiDeps>, 'caller' | 'parts' | 'related'>,
+  audienceKey: number,
+): number | null | undefined {
+  const given = call.related['segment']
+  if (given === undefined || given === null) return given
+  const found = segment.of(call)
+  if (found.audience_key === audienceKey) return found.key
+  throw refuse('not_found', 'The segment belongs to another audience. Use a segment of the audience of the campaign.', {
+    pointer: '/data/relationships/segment',
+  })
+}
 
 export const campaigns = define('campaigns', {
   table: 'campaigns',
@@ -127,7 +145,10 @@ export const campaigns = define('campaigns', {
     created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time when the campaign was created.' }),
     updated_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time of the last change.' }),
   },
-  relationships: { audience: { type: 'audiences', column: 'audience_key', create: true } },
+  relationships: {
+    audience: { type: 'audiences', column: 'audience_key', create: true },
+    segment: { type: 'segments', column: 'segment_key', create: true, update: true, optional: true },
+  },
   filters: {
     status: { column: 'status' },
     audience: { column: 'audience_key', type: 'audiences' },
@@ -141,10 +162,15 @@ export const campaigns = define('campaigns', {
       kind: 'create',
       refuses: ['not_found', 'address_outside_domain', 'tracking_disabled'],
       about: 'Create a draft campaign for an audience. It is not sent until its status is set to `scheduled`.',
-      before: audience.before,
-      run: async (call) => ({
-        row: { ...(await addCampaign(depsOf(call.parts), audience.of(call), call.attributes)) },
-      }),
+      before(call) {
+        audience.before(call)
+        segment.before(call)
+      },
+      async run(call) {
+        const to = audience.of(call)
+        const segment_key = segmentIn(call, to.key) ?? null
+        return { row: { ...(await addCampaign(depsOf(call.parts), to, { ...call.attributes, segment_key })) } }
+      },
     },
     { kind: 'list', about: 'List campaigns.' },
     { kind: 'show', about: 'Get a campaign.' },
@@ -152,6 +178,7 @@ export const campaigns = define('campaigns', {
       kind: 'update',
       audit: 'merge',
       refuses: [
+        'not_found',
         'subscription_inactive',
         'required',
         'address_outside_domain',
@@ -162,9 +189,13 @@ export const campaigns = define('campaigns', {
         'overloaded',
       ],
       about: 'Update a draft campaign, or change the status of a campaign.',
-      run: async ({ caller, parts, row, attributes }) => {
+      run: async (call) => {
+        const { attributes, caller, parts, row } = call
         if (attributes.status === 'scheduled' || attributes.status === 'sending') refuseBound(caller)
-        return { row: { ...(await changeCampaign(depsOf(parts), row.key, attributes)) } }
+        const segment_key = segmentIn(call, row.audience_key)
+        // A client may send back a whole campaign, with its present segment.
+        const change = segment_key === row.segment_key ? attributes : { ...attributes, segment_key }
+        return { row: { ...(await changeCampaign(depsOf(parts), row.key, change, caller.person?.key)) } }
       },
     },
     {

@@ -6,12 +6,19 @@ import { newId } from '../base/ids.ts'
 import { textsOf } from '../base/json.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { requireSubscription, strangers, untracked, listed, type OneOrMore } from '../mail/accept/admit.ts'
-import { CAMPAIGN_STATUSES, campaignMachine, ownersMove, type CampaignStatus } from '../store/states/campaign.ts'
+import {
+  CAMPAIGN_STATUSES,
+  campaignMachine,
+  ownersMove,
+  type BrakeReason,
+  type CampaignStatus,
+} from '../store/states/campaign.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { move } from '../store/move.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
+import { restartCampaignFigures } from '../reputation/tally.ts'
 import type { Audience } from './audiences.ts'
 import { brandOf, defaultSender } from './brand.ts'
 import { contentApart } from './content-apart.ts'
@@ -45,6 +52,8 @@ export interface CampaignContent {
 }
 
 export type CampaignChange = Partial<CampaignContent> & {
+  /** The segment to which it is sent. Null: all contacts of the audience. */
+  segment_key?: number | null | undefined
   scheduled_at?: number | null | undefined
   status?: CampaignStatus | undefined
 }
@@ -52,7 +61,7 @@ export type CampaignChange = Partial<CampaignContent> & {
 export function addCampaign(
   { clock, store, written }: CampaignDeps,
   audience: Audience,
-  given: CampaignContent,
+  given: CampaignContent & Pick<CampaignChange, 'segment_key'>,
 ): Promise<Campaign> {
   return store.write((tx) => {
     const now = clock.now()
@@ -66,6 +75,7 @@ export function addCampaign(
           user_key: audience.user_key,
           domain_key: audience.domain_key,
           audience_key: audience.key,
+          segment_key: null,
           test_mode: 0,
           require_unsubscribe_link: 0,
           ...columns(given),
@@ -99,7 +109,7 @@ const bit = (value: boolean): 0 | 1 => (value ? 1 : 0)
 const flag = (value: boolean | null): 0 | 1 | null => (value === null ? null : bit(value))
 
 /** The given members as columns of the table. */
-function columns(given: Partial<CampaignContent>): Partial<Campaign> {
+function columns(given: Omit<CampaignChange, 'status'>): Partial<Campaign> {
   const { reply_to, require_unsubscribe_link, test_mode, track_clicks, track_opens, ...rest } = given
   const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined)) as Partial<Campaign>
   return {
@@ -135,9 +145,15 @@ function check(reader: Reader, domainKey: number, given: Partial<CampaignContent
 
 /**
  * Changes and moves a campaign.
- * Throws 422 for edits of a campaign that is not a draft, and for moves that are not in the table.
+ * Throws 422 for edits of a campaign that is not a draft, and for moves that are not in the table. `by`: the user who
+ * schedules it in the console.
  */
-export async function changeCampaign(deps: CampaignDeps, key: number, change: CampaignChange): Promise<Campaign> {
+export async function changeCampaign(
+  deps: CampaignDeps,
+  key: number,
+  change: CampaignChange,
+  by?: number,
+): Promise<Campaign> {
   const { clock, ring, store, written } = deps
   const { status, ...edits } = change
   // Read in a worker thread before the transaction: the text may be long.
@@ -168,7 +184,8 @@ export async function changeCampaign(deps: CampaignDeps, key: number, change: Ca
       )
       if (edits.body_html !== undefined) written(tx, before, edits.body_html)
     }
-    if (status !== undefined) moveByOwner(tx, must(campaignByKey(tx, key), 'The campaign'), { to: status, ready, now })
+    if (status !== undefined)
+      moveByOwner(tx, must(campaignByKey(tx, key), 'The campaign'), { to: status, ready, now, by })
     tx.afterCommit(ring)
     return must(campaignByKey(tx, key), 'The campaign')
   })
@@ -188,7 +205,14 @@ export function readdressCampaign(
     const before = campaignByKey(tx, key)
     if (!before) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     if (before.status !== 'draft') throw notEditable(before.status, ['audience_id'])
-    const set = { ...columns(edits), audience_key: audience.key, domain_key: audience.domain_key }
+    const moved = audience.key !== before.audience_key
+    const set = {
+      ...columns(edits),
+      audience_key: audience.key,
+      domain_key: audience.domain_key,
+      // A segment belongs to its audience.
+      ...(moved && { segment_key: null }),
+    }
     const after = { ...before, ...set }
     check(tx, audience.domain_key, {
       from_address: after.from_address,
@@ -243,9 +267,10 @@ interface OwnersMove {
   to: CampaignStatus
   ready: StartFacts | undefined
   now: number
+  by: number | null | undefined
 }
 
-function moveByOwner(tx: Tx, campaign: Campaign, { now, ready, to }: OwnersMove): void {
+function moveByOwner(tx: Tx, campaign: Campaign, { by = null, now, ready, to }: OwnersMove): void {
   const on = ownersMove(campaign.status, to)
   if (!on)
     throw refuseAttribute(
@@ -270,11 +295,14 @@ function moveByOwner(tx: Tx, campaign: Campaign, { now, ready, to }: OwnersMove)
   if (on === 'pause') return pauseCampaign(tx, campaign, on, now)
   const set = {
     ...(on === 'resume' ? { failure: null } : {}),
-    ...(on === 'schedule' ? { scheduled_at: Math.max(campaign.scheduled_at ?? now, now) } : {}),
+    ...(on === 'schedule' ? { scheduled_at: Math.max(campaign.scheduled_at ?? now, now), scheduled_by: by } : {}),
     ...(on === 'cancel' ? { finished_at: now } : {}),
   }
   moveCampaign(tx, campaign, on, now, set)
-  if (on === 'resume') releaseQueued(tx, campaign.key, now)
+  if (on === 'resume') {
+    restartCampaignFigures(tx, campaign.key)
+    releaseQueued(tx, campaign.key, now)
+  }
   if (on === 'cancel') dropQueued(tx, campaign.key, now)
 }
 
@@ -308,11 +336,11 @@ export function changeSchedule(
 export function pauseCampaign(
   tx: Tx,
   campaign: Campaign,
-  on: 'pause' | 'lapse',
+  on: 'pause' | 'lapse' | 'brake',
   now: number,
-  failure: string | null = null,
+  { failure = null, reason }: { failure?: string | null; reason?: BrakeReason } = {},
 ): void {
-  moveCampaign(tx, campaign, on, now, { failure })
+  moveCampaign(tx, campaign, on, now, { failure, reason })
   holdQueued(tx, campaign.key, now)
 }
 
@@ -322,7 +350,7 @@ export function moveCampaign(
   campaign: Pick<Campaign, 'key' | 'user_key' | 'domain_key'>,
   on: Parameters<typeof campaignMachine.next>[1],
   now: number,
-  set: Record<string, unknown> = {},
+  { reason, ...set }: Record<string, unknown> & { reason?: BrakeReason | undefined } = {},
 ): boolean {
   const row = move(tx, campaignMachine, campaign.key, on, { ...set, updated_at: now })
   if (row?.emits)
@@ -336,6 +364,7 @@ export function moveCampaign(
         previous_status: row.from,
         status: row.to,
         ...(set['failure'] ? { failure: set['failure'] } : {}),
+        ...(reason && { reason }),
       },
       at: now,
     })

@@ -11,6 +11,7 @@ import { faultIn, relatedId, text, those, type Answer, type Thing, type Visit } 
 import { domains } from '../domains/api.ts'
 import { campaignSender } from '../message/identity.ts'
 import { audiences, contacts } from './api-audiences.ts'
+import { segments } from './api-segments.ts'
 import { campaigns } from './api.ts'
 import { lookOf, MAX_PREVIEW, partsOf, type BodyParts } from './body-parts.ts'
 import { inkOn } from '../views/html/colours.ts'
@@ -22,6 +23,7 @@ export type CampaignResource = Thing<typeof campaigns>
 export const LABELS = {
   name: 'Name',
   audience: 'Audience',
+  segment: 'Segment',
   subject: 'Subject',
   preview_text: 'Preview text',
   body_html: 'Content',
@@ -67,6 +69,8 @@ interface ComposedValues {
   from_address: string
   reply_to: string
   audience: string
+  /** The id of the segment, or '' for all contacts. */
+  segment: string
   parts: BodyParts
 }
 
@@ -79,6 +83,7 @@ function valuesIn({ campaign, typed }: Composing, asked: string): ComposedValues
       from_address: typed.get('from_address'),
       reply_to: typed.get('reply_to'),
       audience: typed.get('audience') || (campaign && relatedId(campaign, 'audience')) || asked,
+      segment: typed.get('segment'),
       parts: partsIn(typed),
     }
   const replies: unknown = campaign?.attributes.reply_to
@@ -89,6 +94,7 @@ function valuesIn({ campaign, typed }: Composing, asked: string): ComposedValues
     from_address: campaign ? text(campaign, 'from_address') : '',
     reply_to: Array.isArray(replies) ? replies.join(', ') : '',
     audience: (campaign && relatedId(campaign, 'audience')) ?? asked,
+    segment: (campaign && relatedId(campaign, 'segment')) ?? '',
     parts: partsOf(campaign ? text(campaign, 'body_html') : ''),
   }
 }
@@ -96,9 +102,10 @@ function valuesIn({ campaign, typed }: Composing, asked: string): ComposedValues
 export async function composer(visit: Visit, composing: Composing): Promise<Response> {
   const { campaign, clash, errors = [], extra = '' } = composing
   const values = valuesIn(composing, visit.query('audience'))
-  const [all, tags] = await Promise.all([
+  const [all, tags, choice] = await Promise.all([
     visit.all(audiences, '/audiences?sort=name'),
     tagsOfAudience(visit, values.audience),
+    campaign ? segmentChoice(visit, relatedId(campaign, 'audience'), values.segment) : [],
   ])
   return page(visit, {
     title: campaign ? text(campaign, 'name') : 'New campaign',
@@ -114,7 +121,7 @@ export async function composer(visit: Visit, composing: Composing): Promise<Resp
     scripts: ['editor.js'],
     body: html`${extra}
       <div class="composer" ${composing.typed ? html`data-unsaved` : ''} ${clash ? html`data-hold` : ''}>
-        ${await composerForm(visit, composing, values, all, tags)}
+        ${await composerForm(visit, composing, values, { all, segments: choice, tags })}
         ${campaign ? previewPane(visit, campaign, await peopleOf(visit, values.audience)) : ''}
       </div>`,
   })
@@ -145,12 +152,28 @@ type AudienceOption = readonly [id: string, words: string]
 const namedAudiences = (all: readonly Thing<typeof audiences>[]): AudienceOption[] =>
   all.map((each) => [each.id, text(each, 'name')])
 
+interface ComposerChoices {
+  all: readonly Thing<typeof audiences>[]
+  /** The segments of the audience. Empty if it has none. */
+  segments: readonly AudienceOption[]
+  tags: Tags
+}
+
+/** The segments of an audience to choose from, or none if it has no segment. */
+async function segmentChoice(visit: Visit, audience: string | undefined, chosen: string): Promise<AudienceOption[]> {
+  if (audience === undefined) return []
+  const found = await visit.all(segments, `/audiences/${audience}/segments?sort=name`)
+  if (found.length === 0 && chosen === '') return []
+  const options = found.map((each): AudienceOption => [each.id, text(each, 'name')])
+  const gone = chosen !== '' && !found.some(({ id }) => id === chosen)
+  return [['', 'All contacts'], ...options, ...(gone ? [[chosen, 'A deleted segment'] as const] : [])]
+}
+
 async function composerForm(
   visit: Visit,
   { campaign, errors = [], tag = '' }: Composing,
   values: ComposedValues,
-  all: readonly Thing<typeof audiences>[],
-  tags: Tags,
+  { all, segments: choice, tags }: ComposerChoices,
 ): Promise<Html> {
   const fault = faultIn(errors, LABELS)
   const entry = fieldMaker(LABELS, errors)
@@ -168,6 +191,7 @@ async function composerForm(
       <div class="pair">
         ${shown('name', { required: true, hint: 'For your reference. Recipients do not see it.' })}
         ${shown('audience', { required: true, options: choiceOf(namedAudiences(all), values.audience), hint: tags.reach === '' ? 'The contacts to send to.' : tags.reach, error: fault('audience') ?? fault('audience_id') })}
+        ${choice.length === 0 ? '' : shown('segment', { options: choice, hint: 'Only contacts who match when the campaign starts. If you choose another audience, save first.' })}
         ${shown('from_address', { hint: `Defaults to ${campaignSender(null, site || 'the audience’s sending domain')}.` })}
         ${shown('reply_to', { hint: 'Defaults to the From address.' })}
       </div>

@@ -143,6 +143,11 @@ const again = (visit: Visit, typed: Form, why: string): Promise<Response> =>
     </div>`,
   })
 
+const segmentIn = (given: Form) => {
+  const id = given.get('segment')
+  return { segment: { data: id === '' ? null : { type: 'segments', id } } }
+}
+
 interface Saved {
   answer: Answer
   /** Another user has saved another version. */
@@ -159,7 +164,13 @@ async function save(visit: Visit, id: string, given: Form): Promise<Saved> {
     'PATCH',
     `/campaigns/${id}`,
     // The sender must fit the sending domain, which is that of the audience: a new one comes with its audience.
-    { type: 'campaigns', id, attributes: moves ? content : { ...content, from_address, reply_to } },
+    {
+      type: 'campaigns',
+      id,
+      attributes: moves ? content : { ...content, from_address, reply_to },
+      // A segment belongs to its audience, so a new audience comes without one.
+      ...(given.has('segment') && !moves && { relationships: segmentIn(given) }),
+    },
     { 'If-Match': tagIn(given) },
   )
   const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')

@@ -6,6 +6,7 @@ import { button } from '../views/html/forms.ts'
 import { badge, live, tabs, time, type Cell, type Html, count, counted } from '../views/html/widgets.ts'
 import { done, found } from '../views/html/place.ts'
 import { audiences } from './api-audiences.ts'
+import { segments } from './api-segments.ts'
 import { campaigns } from './api.ts'
 import { text, those, type Answer, type Labels, type Thing, type Visit, number, objects } from '../views/html/visit.ts'
 import { MINUTE, SECOND } from '../base/clock.ts'
@@ -15,6 +16,8 @@ import { outboundEmails } from '../mail/api.ts'
 export interface ShownCampaign {
   campaign: Thing<typeof campaigns>
   audience: Thing<typeof audiences> | undefined
+  /** The segment to which it is sent, if any. */
+  segment: Thing<typeof segments> | undefined
   domain: string
   /** The displayed state of the campaign. */
   state: string
@@ -22,10 +25,11 @@ export interface ShownCampaign {
 
 export async function shownOf(visit: Visit): Promise<ShownCampaign> {
   const id = visit.context.req.param('id') ?? ''
-  const { included, one: campaign } = found(await visit.get(campaigns, `/campaigns/${id}?include=audience`))
+  const { included, one: campaign } = found(await visit.get(campaigns, `/campaigns/${id}?include=audience,segment`))
   const [audience] = those(audiences, included)
+  const [segment] = those(segments, included)
   const [domain, state] = await Promise.all([domainOf(visit, audience), standing(visit, campaign)])
-  return { campaign, audience, domain, state }
+  return { campaign, audience, segment, domain, state }
 }
 
 export const hasBegun = ({ attributes }: ShownCampaign['campaign']): boolean => attributes.started_at !== null
@@ -67,7 +71,7 @@ function doing(visit: Visit, { campaign }: ShownCampaign): Cell {
 }
 
 /** The summary line: the campaign's state, audience, sender, and the relevant time. */
-function standingLine({ audience, campaign, domain, state }: ShownCampaign): Html {
+function standingLine({ audience, campaign, domain, segment, state }: ShownCampaign): Html {
   const { attributes } = campaign
   const { finished_at, scheduled_at, started_at, status } = attributes
   const [word, at] =
@@ -82,7 +86,8 @@ function standingLine({ audience, campaign, domain, state }: ShownCampaign): Htm
   return html`<p class="row">
       ${badge(state)}
       <span class="soft"
-        >To ${audience ? html`<a href="/audiences/${audience.id}">${text(audience, 'name')}</a>` : 'a deleted audience'}
+        >To
+        ${audience ? html`<a href="/audiences/${audience.id}">${text(audience, 'name')}</a>` : 'a deleted audience'}${segment ? html`, segment <a href="/segments/${segment.id}">${text(segment, 'name')}</a>` : ''}
         · From ${campaignSender(text(campaign, 'from_address') || null, domain)} · ${word} ${time(at)}</span
       >
     </p>

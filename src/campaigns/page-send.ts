@@ -63,12 +63,12 @@ function list(checks: readonly Check[], slow: Html): Html {
 }
 
 /** The text of the prompt before a start. */
-function question({ audience, campaign }: ShownCampaign, reach: Reachable, checks: readonly Check[]): string {
+function question({ audience, campaign, segment }: ShownCampaign, reach: Reachable, checks: readonly Check[]): string {
   const doubts = checks.filter(({ ok }) => !ok).map(({ words }) => `\nWarning: ${words}`)
   const to = flag(campaign, 'test_mode')
     ? 'its test recipient'
     : audience
-      ? `“${text(audience, 'name')}”`
+      ? `“${text(audience, 'name')}”${segment ? `, segment “${text(segment, 'name')}”` : ''}`
       : 'a deleted audience'
   return `“${text(campaign, 'subject')}” will be sent to ${to}. ${reachWords(reach)}${doubts.join('')}`
 }

@@ -5,7 +5,8 @@ import { found, type Place } from '../views/html/place.ts'
 import { CAMPAIGN_STATUSES, type CampaignStatus } from '../store/states/campaign.ts'
 import { campaigns, campaignStats, campaignTotals } from './api.ts'
 import { campaignReach } from './api-reach.ts'
-import { number, text, type Answer, type Thing, type Visit, texts } from '../views/html/visit.ts'
+import { segments } from './api-segments.ts'
+import { number, relatedId, text, type Answer, type Thing, type Visit, texts } from '../views/html/visit.ts'
 import type { Bulk } from '../views/bulk.ts'
 import type { ListView } from '../views/list.ts'
 import { listPlaces } from '../views/pages.ts'
@@ -182,14 +183,23 @@ const MAX_NAME = 255
  * The document of a new draft from a campaign. A started campaign cannot become a draft again, so a copy is the way to
  * change it.
  */
-function copyOf(campaign: Thing<typeof campaigns>) {
+function copyOf(campaign: Thing<typeof campaigns>, segment: string | undefined) {
   const own = Object.fromEntries(COPIED.map((name) => [name, campaign.attributes[name]]))
   const audience = campaign.relationships?.audience?.data
   return {
     type: 'campaigns',
     attributes: { ...own, name: `Copy of ${text(campaign, 'name')}`.slice(0, MAX_NAME).toWellFormed() },
-    relationships: audience ? { audience: { data: audience } } : {},
+    relationships: {
+      ...(audience && { audience: { data: audience } }),
+      ...(segment !== undefined && { segment: { data: { type: 'segments', id: segment } } }),
+    },
   }
+}
+
+/** The segment of a campaign, if it was not deleted. */
+async function segmentOf(visit: Visit, campaign: Thing<typeof campaigns>): Promise<string | undefined> {
+  const id = relatedId(campaign, 'segment')
+  return id === undefined ? undefined : (await visit.get(segments, `/segments/${id}`)).one?.id
 }
 
 /** Runs an action on a campaign, and shows its confirmation. */
@@ -200,9 +210,12 @@ async function move(visit: Visit, action: string): Promise<Response> {
   const name = `“${text(before, 'name')}”`
   switch (action) {
     case 'copy': {
-      const answer = await visit.ask('POST', '/campaigns', copyOf(before))
+      const segment = await segmentOf(visit, before)
+      const answer = await visit.ask('POST', '/campaigns', copyOf(before, segment))
+      const lost = segment === undefined && relatedId(before, 'segment') !== undefined
+      const more = lost ? ' Its segment was deleted, so the draft is for all contacts of the audience.' : ''
       return answer.one
-        ? visit.say(`/campaigns/${answer.one.id}`, `Copied ${name} as a new draft.`)
+        ? visit.say(`/campaigns/${answer.one.id}`, `Copied ${name} as a new draft.${more}`)
         : showOne(visit, answer.errors)
     }
     case 'remove': {
@@ -301,7 +314,7 @@ export const content = ({ campaign: { id } }: ShownCampaign): Html =>
 const tracked = (wanted: boolean | null | undefined): string =>
   wanted === null || wanted === undefined ? 'domain default' : wanted ? 'on' : 'off'
 
-export function settings(visit: Visit, { audience, campaign, domain }: ShownCampaign): Html {
+export function settings(visit: Visit, { audience, campaign, domain, segment }: ShownCampaign): Html {
   const { attributes, id } = campaign
   const status = text(campaign, 'status')
   const replies = texts(campaign, 'reply_to')
@@ -312,6 +325,7 @@ export function settings(visit: Visit, { audience, campaign, domain }: ShownCamp
     ['Name', text(campaign, 'name')],
     ['Subject', text(campaign, 'subject')],
     ['Audience', audience ? html`<a href="/audiences/${audience.id}">${text(audience, 'name')}</a>` : 'deleted'],
+    ...(segment ? ([['Segment', html`<a href="/segments/${segment.id}">${text(segment, 'name')}</a>`]] as const) : []),
     ['From', campaignSender(text(campaign, 'from_address') || null, domain)],
     ['Reply-to', replies.length === 0 ? 'From address' : replies.join(', ')],
     ['Open tracking', tracked(attributes.track_opens)],

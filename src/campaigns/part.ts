@@ -13,6 +13,7 @@ import { audienceFields } from './api-fields.ts'
 import { audienceStatistics } from './api-figures.ts'
 import { campaignForecasts } from './api-forecast.ts'
 import { audienceReach, campaignReach, suppressedContacts } from './api-reach.ts'
+import { segmentCounts, segments } from './api-segments.ts'
 import { campaignTests } from './api-tests.ts'
 import { forgetConsents } from './consents.ts'
 import { forgetRefused } from './import-with-status.ts'
@@ -21,8 +22,10 @@ import { brandPlace } from './page-brand.ts'
 import { consentPlaces } from './page-consents.ts'
 import { contact } from './page-contacts.ts'
 import { editorPlaces } from './page-editor.ts'
+import { segmentPlaces } from './page-segments.ts'
 import { forgetContacts, forgetSenders } from './forget.ts'
 import { accountFindings } from './findings.ts'
+import { forgetMatches } from './segments.ts'
 
 export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate }>('campaigns', {
   resources: [
@@ -46,8 +49,10 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
     brands,
     suppressedContacts,
     consents,
+    segments,
+    segmentCounts,
   ],
-  pages: [...editorPlaces, ...campaignPlaces, ...consentPlaces, contact, brandPlace],
+  pages: [...editorPlaces, ...campaignPlaces, ...consentPlaces, ...segmentPlaces, contact, brandPlace],
   accountFindings,
   menu: [
     {
@@ -72,6 +77,7 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
   hourly: async ({ config, store }, now) => {
     await forgetRefused(store, now)
     await forgetConsents(store, config.signup, now)
+    await forgetMatches(store)
   },
   forget: { first: forgetContacts, steps: [forgetSenders] },
 })

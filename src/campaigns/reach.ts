@@ -8,13 +8,16 @@ import { domainOf } from '../message/lane-names.ts'
 import { keptPerReader } from './kept.ts'
 import { setImmediate as turn } from 'node:timers/promises'
 import type { Reader } from '../store/database.ts'
-import { LEFT_OUT, lastContact, nextContacts, type LeftOut, type WalkOf } from './walk.ts'
+import { contactsIn, LEFT_OUT, lastContact, type LeftOut, type WalkOf } from './walk.ts'
 import { Refusal } from '../base/errors.ts'
 import type { Tagged } from '../message/identity.ts'
 import { MAX_LINK, MAX_MESSAGE, MAX_SUBJECT } from '../message/too-large.ts'
-import type { RowOf } from '../store/schema/tables.ts'
+import type { SqlCondition } from '../store/list.ts'
+import type { RowOf, TableName } from '../store/schema/tables.ts'
 import { raw } from '../store/query.ts'
 import { contentApart } from './content-apart.ts'
+import type { RuleCondition } from './rules.ts'
+import { conditionOf, segmentCondition } from './segments.ts'
 
 export type Reach = Record<LeftOut, number> & {
   contacts: number
@@ -35,7 +38,7 @@ interface KeptReach {
   running: boolean
 }
 
-/** The number of contacts that are read before other work can run. */
+/** The number of emails that are read before other work can run. */
 const AT_ONCE = 5000
 /** The maximum number of listed suppressed contacts. */
 const MAX_NAMED = 1000
@@ -52,35 +55,66 @@ interface ReachDeps {
   keyring: Keyring
 }
 
-/** Counts the recipients of a campaign to this audience that starts now. */
-export async function reachOf(
-  { clock, keyring, store }: ReachDeps,
-  { audience_key, domain_key }: Pick<WalkOf, 'audience_key' | 'domain_key'>,
-): Promise<Reach> {
+/** The recipients of a campaign: all contacts of an audience, or those of a segment. */
+type CampaignTarget = Pick<RowOf<'campaigns'>, 'audience_key' | 'domain_key' | 'segment_key'>
+
+/** A walk that starts now. */
+const walkNow = (
+  reader: Reader,
+  { audience_key, domain_key }: Omit<CampaignTarget, 'segment_key'>,
+  now: number,
+): WalkOf => ({
+  audience_key,
+  domain_key,
+  started_at: now,
+  last_contact: lastContact(reader, audience_key),
+})
+
+/** The tables from which recipients are counted. */
+const SOURCES: readonly TableName[] = ['contacts', 'suppressions']
+const SEGMENT_SOURCES: readonly TableName[] = [...SOURCES, 'segments', 'outbound_emails']
+
+/** Counts the recipients of a campaign to this audience or segment that starts now. */
+export async function reachOf({ clock, keyring, store }: ReachDeps, addressed: CampaignTarget): Promise<Reach> {
+  const { audience_key, segment_key } = addressed
   const known = kept(store)
   const now = clock.now()
-  const from = ['contacts', 'suppressions'].map((table) => store.generation(table as 'contacts', 'changed')).join(' ')
-  const last = known.get(audience_key)
+  const sources = segment_key === null ? SOURCES : SEGMENT_SOURCES
+  const from = sources.map((table) => store.generation(table, 'changed')).join(' ')
+  // Keys are positive, so that those of segments can be stored as negative numbers.
+  const name = segment_key === null ? audience_key : -segment_key
+  const last = known.get(name)
   if (last && (last.running || (last.from === from && now - last.at < KEPT))) return last.counted
-  const walk = { audience_key, domain_key, started_at: now, last_contact: lastContact(store, audience_key) }
-  const entry = { from, at: now, counted: countReach(store, keyring, walk), running: true }
-  known.set(audience_key, entry)
+  const fits = segment_key === null ? undefined : segmentCondition(store, segment_key, now)
+  const counted = countReach(store, keyring, walkNow(store, addressed, now), fits)
+  const entry = { from, at: now, counted, running: true }
+  known.set(name, entry)
   try {
     return await entry.counted
   } catch (thrown) {
-    known.delete(audience_key)
+    known.delete(name)
     throw thrown
   } finally {
     entry.running = false
   }
 }
 
-/** Counts the recipients. Yields to other work. */
-export async function countReach(reader: Reader, keyring: Keyring, walk: WalkOf): Promise<Reach> {
+/** Counts the contacts of an audience that meet rules which are not stored. */
+export function reachOfRules(
+  { clock, keyring, store }: ReachDeps,
+  audience: { key: number; domain_key: number },
+  rules: readonly RuleCondition[],
+): Promise<Reach> {
+  const now = clock.now()
+  const walk = walkNow(store, { audience_key: audience.key, domain_key: audience.domain_key }, now)
+  return countReach(store, keyring, walk, conditionOf(store, audience.key, rules, now))
+}
+
+/** Counts the recipients, with `fits` those that meet the condition. Yields to other work. */
+export async function countReach(reader: Reader, keyring: Keyring, walk: WalkOf, fits?: SqlCondition): Promise<Reach> {
   const none = Object.fromEntries(LEFT_OUT.map((reason) => [reason, 0])) as Record<LeftOut, number>
   const reach: Reach = { ...none, contacts: 0, recipients: 0, suppressed_contacts: [], domains: new Map(), largest: [] }
-  for (let from = 0; ;) {
-    const rows = nextContacts(reader, keyring, walk, { from, limit: AT_ONCE })
+  for await (const rows of contactsIn(reader, keyring, walk, { fits })) {
     const least = reach.largest[MAX_LARGEST - 1]?.bytes ?? -1
     const large = rows.filter(({ left_out, bytes }) => left_out === null && bytes > least)
     reach.largest = [...reach.largest, ...large.map(({ key, bytes }) => ({ key, bytes }))]
@@ -94,10 +128,8 @@ export async function countReach(reader: Reader, keyring: Keyring, walk: WalkOf)
       } else reach[left_out]++
       if (left_out === 'suppressed' && reach.suppressed_contacts.length < MAX_NAMED) reach.suppressed_contacts.push(key)
     }
-    if (rows.length < AT_ONCE) return reach
-    from = rows.at(-1)?.key ?? from
-    await turn()
   }
+  return reach
 }
 
 // Checks before a start that a campaign's emails stay below 40 MB, for the contacts with the largest values, because a
@@ -112,7 +144,14 @@ const MOST_BYTES = 9.4
 
 type MeasuredCampaign = Pick<
   RowOf<'campaigns'>,
-  'audience_key' | 'domain_key' | 'subject' | 'body_html' | 'body_text' | 'test_mode' | 'test_recipient_email'
+  | 'audience_key'
+  | 'domain_key'
+  | 'segment_key'
+  | 'subject'
+  | 'body_html'
+  | 'body_text'
+  | 'test_mode'
+  | 'test_recipient_email'
 >
 
 interface OversizeDeps {

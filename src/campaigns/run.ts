@@ -18,9 +18,11 @@ import { enqueueBulk, openMails } from '../mail/bulk.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
+import { brakeOf, noteBrake } from './brake.ts'
 import { campaignByKey, moveCampaign, pauseCampaign, type Campaign } from './edit.ts'
 import type { QueuedAhead } from './queued-ahead.ts'
 import { oversizeOf, countReach } from './reach.ts'
+import { fixMatches } from './segments.ts'
 import { lastContact, nextPage, walked } from './walk.ts'
 
 export interface RunDeps {
@@ -28,13 +30,15 @@ export interface RunDeps {
   clock: Clock
   log: Log
   keyring: Keyring
-  config: Pick<Config, 'delivery' | 'plans'>
+  config: Pick<Config, 'campaigns' | 'delivery' | 'http' | 'plans'>
   space: Pick<Space, 'low'>
   ahead: QueuedAhead
   /** Whether the system clock is unreliable, so that scheduled campaigns do not start (D120). */
   doubtful: () => boolean
   /** Wakes the queue, because a lane has new mail. */
   ringLane: (lane: string) => void
+  /** A notification is queued. */
+  noticed: () => void
 }
 
 /** While the disk is nearly full, campaigns check for space this often. */
@@ -64,9 +68,14 @@ export class CampaignRunner {
     this.#loop.ring()
   }
 
-  /** Wakes the loop, because an email of a campaign got its result. */
+  /** Wakes the loop, because an email of a campaign got its result, if it ends or pauses a campaign. */
   settled(): void {
-    if (this.#ending) this.#loop.ring()
+    const { clock, config, store } = this.#deps
+    if (
+      this.#ending ||
+      underWay(store, 'sending', clock.now()).some(({ key }) => brakeOf(store, config.campaigns, key))
+    )
+      this.#loop.ring()
   }
 
   stop(): Promise<void> {
@@ -135,6 +144,7 @@ export class CampaignRunner {
     if (campaign?.status !== 'sending') return false
     if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
     if (campaign.recipients === null) return this.#count(campaign)
+    if (brakeOf(store, this.#deps.config.campaigns, key)) return this.#brake(key)
     // With a nearly full disk queued mail is still sent, but no more is queued.
     if (space.low) return false
     if (!walked(campaign)) {
@@ -155,7 +165,22 @@ export class CampaignRunner {
     const { clock, log, store } = this.#deps
     await store.write((tx) => {
       const campaign = campaignByKey(tx, key)
-      if (campaign?.status === 'sending') pauseCampaign(tx, campaign, 'lapse', clock.now(), UNSUBSCRIBED)
+      if (campaign?.status === 'sending') pauseCampaign(tx, campaign, 'lapse', clock.now(), { failure: UNSUBSCRIBED })
+    })
+    log.warn('campaign_paused', { campaign: key })
+    return false
+  }
+
+  /** Pauses a campaign with too many bounces or complaints, and notifies its owner and whoever scheduled it (AU105). */
+  async #brake(key: number): Promise<boolean> {
+    const { clock, config, log, noticed, store } = this.#deps
+    await store.write((tx) => {
+      const campaign = campaignByKey(tx, key)
+      const brake = brakeOf(tx, config.campaigns, key)
+      if (campaign?.status !== 'sending' || !brake) return
+      pauseCampaign(tx, campaign, 'brake', clock.now(), brake)
+      noteBrake(tx, config.http.public_url, campaign, brake.failure, clock.now())
+      tx.afterCommit(noticed)
     })
     log.warn('campaign_paused', { campaign: key })
     return false
@@ -163,16 +188,22 @@ export class CampaignRunner {
 
   /** Counts the recipients, a part at a time. */
   async #count(campaign: Campaign): Promise<boolean> {
-    const { clock, config, keyring, store } = this.#deps
+    const { clock, config, store } = this.#deps
     const oversize = await oversizeOf(this.#deps, campaign)
     if (oversize !== null) {
       await store.write((tx) => fail(tx, campaign.key, oversize, clock.now()))
       return false
     }
     // The one mail of a test counts against the plan like any other.
-    const count = campaign.test_mode === 1 ? 1 : (await countReach(store, keyring, campaign)).recipients
+    const count = campaign.test_mode === 1 ? 1 : await this.#countRecipients(campaign)
     await store.write((tx) => reserve(tx, config, campaign, count, clock.now()))
     return true
+  }
+
+  async #countRecipients({ segment_key, ...campaign }: Campaign): Promise<number> {
+    const { keyring, store } = this.#deps
+    if (segment_key !== null) return fixMatches(this.#deps, { ...campaign, segment_key })
+    return (await countReach(store, keyring, campaign)).recipients
   }
 
   async #page({ key }: Campaign): Promise<boolean> {

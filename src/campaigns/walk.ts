@@ -1,13 +1,15 @@
 // Selects the recipients of a campaign, page by page: first active readers (recent opens or clicks), then the others in
-// the order of their keys. If a daily limit spreads a campaign over days, they get it on the first days. Each query
-// reads a bounded number of rows.
+// the order of their keys. Those of a campaign to a segment were stored at its start (segments.ts). If a daily limit
+// spreads a campaign over days, active readers get it on the first days. Each query reads a bounded number of rows.
 import { DAY } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import { knownAddress } from '../message/address.ts'
 import type { Reader, Tx } from '../store/database.ts'
+import type { SqlCondition } from '../store/list.ts'
 import { raw } from '../store/query.ts'
+import { readSlice, takeTurn, untilSpent } from '../store/slices.ts'
 import { hasErased } from '../suppressions/stops.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 
@@ -17,7 +19,7 @@ type Campaign = RowOf<'campaigns'>
 const PAGE = 100
 
 /** An open or click within this time makes a contact an active reader. */
-const LATELY = 90 * DAY
+export const LATELY = 90 * DAY
 
 /** The position of a walk. */
 type Position = Pick<Campaign, 'readers_to' | 'walked_to'>
@@ -43,9 +45,11 @@ const testPage = ({ test_recipient_email }: Campaign): PageOfMails => ({
 export const nextPage = (tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails =>
   campaign.test_mode === 1
     ? testPage(campaign)
-    : campaign.readers_to === DONE
-      ? contactsPage(tx, keyring, campaign)
-      : readersPage(tx, keyring, campaign)
+    : campaign.segment_key !== null
+      ? matchesPage(tx, keyring, campaign)
+      : campaign.readers_to === DONE
+        ? contactsPage(tx, keyring, campaign)
+        : readersPage(tx, keyring, campaign)
 
 /** The address without its display name, which may be stored with it. */
 const parseTestAddress = (text: string): string => knownAddress(text).address
@@ -90,30 +94,87 @@ const READERS = `select k.key, k.email, k.status, k.status_at, 0 as bytes, r.see
   from (select contact_key, seen_at from readers
     where audience_key = ? and contact_key > ? and contact_key <= ? order by contact_key limit ?) r
   join contacts k on k.key = r.contact_key order by k.key`
+const MATCHES = `select k.key, k.email, k.status, k.status_at, 0 as bytes, null as seen_at
+  from segment_matches m join contacts k on k.key = m.contact_key
+  where m.campaign_key = ? and m.first = ? and m.contact_key > ? and m.contact_key <= ? order by m.contact_key limit ?`
+
+/** Contacts in the order of their keys, as SQL. `of`: its parameters before those of the page. */
+interface Among {
+  sql: typeof IN_ORDER | typeof READERS | typeof MATCHES
+  of: readonly number[]
+}
+
+const reasonParameters = ({ domain_key, started_at }: WalkOf) => [
+  started_at,
+  started_at,
+  domain_key,
+  started_at,
+  started_at,
+]
 
 /** The next contacts in the order of their keys, at most `limit`. The runner and the count before a start use it. */
 export function nextContacts(
   reader: Reader,
   keyring: Keyring,
   walk: WalkOf,
-  { from, limit, among = IN_ORDER }: { from: number; limit: number; among?: typeof IN_ORDER | typeof READERS },
+  { among = { sql: IN_ORDER, of: [walk.audience_key] }, from, limit }: { from: number; limit: number; among?: Among },
 ) {
-  const { audience_key, domain_key, last_contact, started_at } = walk
   const rows = reader.all(
-    raw<WalkedContact>(`select c.key, c.email, c.seen_at, c.bytes, ${REASON} as left_out from (${among}) c`, [
-      started_at,
-      started_at,
-      domain_key,
-      started_at,
-      started_at,
-      audience_key,
+    raw<WalkedContact>(`select c.key, c.email, c.seen_at, c.bytes, ${REASON} as left_out from (${among.sql}) c`, [
+      ...reasonParameters(walk),
+      ...among.of,
       from,
-      last_contact,
+      walk.last_contact,
       limit,
     ]),
   )
-  if (hasErased(reader, domain_key)) leaveOutErased(reader, keyring, walk, rows)
+  if (hasErased(reader, walk.domain_key)) leaveOutErased(reader, keyring, walk, rows)
   return rows
+}
+
+/** The number of contacts that are read before other work can run. */
+const AT_ONCE = 5000
+/** The most matching contacts of a slice, each of which costs a check of its suppressions. */
+const MATCHING = 1000
+
+/** All contacts of a walk after a key, some at a time. With `fits`, only those that meet the condition. */
+export async function* contactsIn(
+  reader: Reader,
+  keyring: Keyring,
+  walk: WalkOf,
+  { fits, from: first = 0 }: { fits?: SqlCondition | undefined; from?: number } = {},
+): AsyncGenerator<WalkedContact[]> {
+  for (let from: number | undefined = first; from !== undefined;) {
+    if (fits) {
+      const { rest, rows } = await nextMatching(reader, walk, fits, from)
+      if (hasErased(reader, walk.domain_key)) leaveOutErased(reader, keyring, walk, rows)
+      yield rows
+      from = rest
+    } else {
+      const rows = nextContacts(reader, keyring, walk, { from, limit: AT_ONCE })
+      yield rows
+      from = rows.length < AT_ONCE ? undefined : rows.at(-1)?.key
+      await takeTurn()
+    }
+  }
+}
+
+/**
+ * The next contacts that meet a condition, for as long as a slice lasts. The inner limit makes SQLite read the contacts
+ * one by one in the order of their keys and evaluate the condition once for each.
+ */
+async function nextMatching(reader: Reader, walk: WalkOf, fits: SqlCondition, from: number) {
+  const { cut, rows } = await readSlice<WalkedContact>(
+    reader,
+    raw(
+      `select c.key, c.email, null as seen_at, c.bytes, c.fits, ${REASON} as left_out
+       from (select key, email, status, status_at, ${BYTES}, (${fits.sql}) as fits from contacts
+         where audience_key = ? and key > ? and key <= ? order by key limit -1) c
+       where ${untilSpent('c.fits', 8)} limit ${MATCHING}`,
+      [...reasonParameters(walk), ...fits.parameters, walk.audience_key, from, walk.last_contact],
+    ),
+  )
+  return { rows, rest: cut?.key ?? (rows.length === MATCHING ? rows.at(-1)?.key : undefined) }
 }
 
 /** An erasure keeps the suppression and replaces its address with a hash. */
@@ -141,7 +202,11 @@ const asMails = (rows: readonly WalkedContact[]): PageOfMails['mails'] =>
  */
 function readersPage(tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails {
   const { key, readers_to, started_at, walked_to } = campaign
-  const rows = nextContacts(tx, keyring, campaign, { from: readers_to, limit: PAGE, among: READERS })
+  const rows = nextContacts(tx, keyring, campaign, {
+    from: readers_to,
+    limit: PAGE,
+    among: { sql: READERS, of: [campaign.audience_key] },
+  })
   const since = (started_at ?? 0) - LATELY
   const mails = asMails(rows.filter(({ seen_at }) => (seen_at ?? 0) >= since))
   tx.run(
@@ -151,6 +216,16 @@ function readersPage(tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails 
     ]),
   )
   return { mails, to: { readers_to: rows.at(-1)?.key ?? DONE, walked_to } }
+}
+
+/** The next contacts that matched the segment at the start: first active readers, then the others. */
+function matchesPage(tx: Tx, keyring: Keyring, campaign: Campaign): PageOfMails {
+  const { key, readers_to, walked_to } = campaign
+  const first = readers_to !== DONE
+  const among: Among = { sql: MATCHES, of: [key, first ? 1 : 0] }
+  const rows = nextContacts(tx, keyring, campaign, { from: first ? readers_to : walked_to, limit: PAGE, among })
+  const to = rows.at(-1)?.key ?? DONE
+  return { mails: asMails(rows), to: first ? { readers_to: to, walked_to } : { readers_to, walked_to: to } }
 }
 
 /** The next contacts. One query reads a bounded number of rows, whether they are recipients or not. */

@@ -113,7 +113,12 @@ export const EXAMPLES: Record<string, readonly string[]> = {
     'postrider contacts import Readers shop.csv --consent "Box ticked in our shop" --consent-date "Ordered at"',
     'gunzip -c list.csv.gz | postrider contacts import Readers -',
   ],
-  'contacts export': ['postrider contacts export Readers > readers.csv'],
+  'contacts export': [
+    'postrider contacts export Readers > readers.csv',
+    'postrider contacts export Readers --segment Ghent > ghent.csv',
+  ],
+  'segment list': ['postrider segment list Readers'],
+  'segment count': ['postrider segment count Readers Ghent'],
   'queue lanes': ['postrider queue lanes'],
   'source list': ['postrider source list'],
   'queue list': ['postrider queue list --domain example.org'],

@@ -166,8 +166,8 @@ export const forms = define('forms', {
     updated_at: time('Time of the last change.'),
   },
   relationships: {
-    audience: { type: 'audiences', column: 'audience_key', create: 'optional', optional: true },
-    inbox: { type: 'inboxes', column: 'inbox_key', create: 'optional', optional: true },
+    audience: { type: 'audiences', column: 'audience_key', create: true, optional: true },
+    inbox: { type: 'inboxes', column: 'inbox_key', create: true, optional: true },
   },
   filters: {
     status: { column: 'status' },

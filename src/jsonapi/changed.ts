@@ -9,11 +9,14 @@ import type { Resource } from './resource.ts'
 export const hasTag = ({ actions }: Pick<Resource<never>, 'actions'>): boolean =>
   actions.some(({ kind }) => kind === 'update')
 
-/** The strong entity tag of a row's state: a hash of the editable attributes and of the status. */
-export function tagOf({ attributes }: Pick<Resource<never>, 'attributes'>, row: ListedRow): string {
-  const state = Object.entries(attributes)
-    .filter(([name, { update }]) => update || name === 'status')
-    .map(([name]) => [name, row[name] ?? null])
+/** The strong entity tag of a row's state: a hash of what an update can change, and of the status. */
+export function tagOf(
+  { attributes, relationships = {} }: Pick<Resource<never>, 'attributes' | 'relationships'>,
+  row: ListedRow,
+): string {
+  const names = Object.entries(attributes).flatMap(([name, { update }]) => (update || name === 'status' ? [name] : []))
+  const links = Object.values(relationships).flatMap(({ column, update }) => (update ? [column] : []))
+  const state = [...names, ...links].map((name) => [name, row[name] ?? null])
   return `"${createHash('sha256').update(JSON.stringify(state)).digest('base64url').slice(0, 22)}"`
 }
 

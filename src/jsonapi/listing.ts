@@ -8,7 +8,7 @@ import type { Reader } from '../store/database.ts'
 import { readCursor, writeCursor, type CursorScope, type Direction } from './cursor.ts'
 import { buildDocument, buildPage, type ApiDocument, type Writer } from './document.ts'
 import { typeNamed, type RequestQuery, type Types } from './query.ts'
-import type { ActionOf, Caller, Resource, Within } from './resource.ts'
+import type { ActionOf, Caller, Filtered, Resource, Within } from './resource.ts'
 import { visibleTo } from './roles.ts'
 import { unlisted } from './shown.ts'
 
@@ -50,15 +50,17 @@ export async function list(
   parentId: string | undefined,
 ): Promise<ApiDocument & { links: object; meta: object }> {
   const where: Condition[] = []
+  const now = clock.now()
+  let parent: number | undefined
   if (action.within && parentId !== undefined) {
-    const { key } = findParent(reader, writer.types, caller, action.within, parentId)
-    where.push({ column: action.within.column, values: [key] })
+    parent = findParent(reader, writer.types, caller, action.within, parentId).key
+    where.push({ column: action.within.column, values: [parent] })
   }
+  const filtered = { keyring, userKey: caller.userKey, parent, now }
   for (const [name, values] of query.filters)
-    where.push(...[await condition({ keyring, reader, resource, caller, writer }, name, values)].flat())
+    where.push(...[await condition({ keyring, reader, resource, filtered, writer }, name, values)].flat())
 
   const scope = scopeOf(caller, path, query)
-  const now = clock.now()
   const cursor = query.cursor === undefined ? 'first page' : readCursor(keyring, scope, query.cursor, now)
   if (cursor === 'other sort')
     throw refuse(
@@ -117,18 +119,19 @@ function pageLinks(
   }
 }
 
-interface Filtering extends Pick<ListDeps, 'keyring' | 'reader'>, Pick<Listing, 'caller' | 'writer'> {
+interface Filtering extends Pick<ListDeps, 'keyring' | 'reader'>, Pick<Listing, 'writer'> {
   resource: Resource<never>
+  filtered: Filtered
 }
 
 /** A filter as a condition on a column. Public ids of related resources are resolved to keys. */
 function condition(
-  { caller, keyring, reader, resource, writer }: Filtering,
+  { filtered, keyring, reader, resource, writer }: Filtering,
   name: string,
   values: string[],
 ): Condition | Promise<Condition | Condition[]> {
   const { cheaper, column, type, flag, forms, means, sql } = must(resource.filters?.[name], 'A filter')
-  if (sql) return sql(must(values[0], 'The value of a filter'), reader, caller.userKey, keyring)
+  if (sql) return sql(must(values[0], 'The value of a filter'), reader, filtered)
   if (forms) return { column, values: values.flatMap((value) => forms(value, keyring)) }
   if (flag) return { column, values: values.map((value) => (value === 'true' ? 1 : 0)) }
   if (type === undefined)
@@ -137,7 +140,9 @@ function condition(
       values: values.flatMap((value) => (means && Object.hasOwn(means, value) && means[value]) || [value]),
     }
   const { table } = typeNamed(writer.types, type)
-  const keys = values.map((id) => findOwned(reader, table, caller.userKey, id)?.key).filter((key) => key !== undefined)
+  const keys = values
+    .map((id) => findOwned(reader, table, filtered.userKey, id)?.key)
+    .filter((key) => key !== undefined)
   // No row has key 0, so an unknown id matches no row.
   return cheaper?.(keys, reader) ?? { column, values: keys.length > 0 ? keys : [0] }
 }

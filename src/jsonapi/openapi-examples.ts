@@ -59,7 +59,7 @@ export function requestExample(
   const first = kind === 'create' ? fields.filter(([, { example }]) => example !== undefined) : fields
   const shown = required.length > 0 ? required : first.slice(0, 1)
   const given = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => kind === 'create' && create)
-  const needed = given.filter(([, { create }]) => create === true)
+  const needed = given.filter(([, { optional }]) => !optional)
   const related = needed.length > 0 ? needed : given.slice(0, 1)
   return {
     data: {

@@ -171,11 +171,11 @@ export class Schemas {
     const each = Object.entries(resource.relationships ?? {}).filter(([, { create }]) => create || !given)
     return {
       type: 'object',
-      required: each.flatMap(([name, { create }]) => (given && create === 'optional' ? [] : [name])),
+      required: each.flatMap(([name, { optional }]) => (optional && given ? [] : [name])),
       properties: Object.fromEntries(
         each.map(([name, { type, optional }]) => {
           const identifier = this.identifier(type)
-          const data = optional && !given ? { anyOf: [identifier, { type: 'null' }] } : identifier
+          const data = optional ? { anyOf: [identifier, { type: 'null' }] } : identifier
           return [name, { type: 'object', required: ['data'], properties: { data } }]
         }),
       ),
@@ -244,7 +244,9 @@ export class Schemas {
    */
   request(name: string, resource: Resource<never>, kind: 'create' | 'update', type = resource.type): JsonObject {
     const fields = Object.entries(resource.attributes).filter(([, field]) => field[kind])
-    const given = Object.values(resource.relationships ?? {}).some(({ create }) => create)
+    const links = Object.values(resource.relationships ?? {})
+    const given = links.some(({ create }) => create)
+    const demanded = links.some(({ create, optional }) => create && !optional)
     const relationships = kind === 'create' ? given : resource.relationships !== undefined
     return this.component(name, () => ({
       type: 'object',
@@ -255,7 +257,7 @@ export class Schemas {
           required: [
             'type',
             ...(kind === 'update' ? ['id'] : ['attributes']),
-            ...(kind === 'create' && given ? ['relationships'] : []),
+            ...(kind === 'create' && demanded ? ['relationships'] : []),
           ],
           properties: {
             type: { type: 'string', const: type },
@@ -272,7 +274,7 @@ export class Schemas {
               ? {
                   relationships: {
                     ...this.relationships(resource, kind === 'create' ? 'given' : undefined),
-                    ...(kind === 'update' ? { required: [], description: LINKED } : {}),
+                    ...(kind === 'update' ? { required: [], description: linkedWords(resource) } : {}),
                   },
                 }
               : {}),
@@ -288,6 +290,12 @@ const UPDATED =
   'Attributes to change. Others keep their value. Read-only attributes are accepted if their value is unchanged. A changed read-only attribute or an unknown attribute is an error (422).'
 const LINKED =
   'Relationships, unchanged. They are accepted so that you can send back a resource as you read it. A change is an error (403).'
+
+/** The description of the relationships of an update, with those that it can change. */
+function linkedWords({ relationships = {} }: Resource<never>): string {
+  const names = Object.entries(relationships).flatMap(([name, { update }]) => (update ? [`\`${name}\``] : []))
+  return names.length === 0 ? LINKED : `${LINKED} Exception: ${names.join(' and ')} can be changed.`
+}
 
 const cursor = (about: string): JsonObject => ({ type: ['string', 'null'], description: about })
 const link = (about: string): JsonObject => ({ type: ['string', 'null'], format: 'uri', description: about })

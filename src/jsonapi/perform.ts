@@ -224,13 +224,14 @@ async function updated<Parts>(one: RequestContext<Parts>, action: ActionOfKind<P
   const { asked, self } = one.asked
   const document = must(one.asked.document, 'The document of a request')
   const match = asked.header('if-match') ?? null
-  checkLinkage(document, one.present)
+  checkLinkage(document, self, one.present)
   const change = async (): Promise<ApiAnswer> => {
     const row = one.row()
     request.checkIdentity(document, self.type, one.named)
     checkMatch(match, tagOf(self, row))
+    const related = request.readRelationships(document, self, 'update')
     const attributes = request.validate(self, 'update', withoutUnchanged(document, self, one.present))
-    const written = await action.run(one.call({ row, attributes })).catch((thrown: unknown) => {
+    const written = await action.run(one.call({ row, attributes, related })).catch((thrown: unknown) => {
       throw request.anchored(thrown, document)
     })
     one.header(written.headers ?? {})

@@ -8,7 +8,7 @@ import type { Call } from './resource.ts'
 
 type NamingCall = Pick<Call<{ store: Reader }>, 'caller' | 'parts' | 'related'>
 /** The tables of parent resources, with their names in errors. */
-const CALLED = { domains: 'sending domain', audiences: 'audience', inboxes: 'inbox' } as const
+const CALLED = { domains: 'sending domain', audiences: 'audience', segments: 'segment', inboxes: 'inbox' } as const
 type Parents = keyof typeof CALLED
 type FoundParent<T extends Parents> = ListedRow & RowOf<T>
 
@@ -19,7 +19,7 @@ function named<T extends Parents>(
   table: T,
 ): FoundParent<T> | undefined {
   const id = related[name]
-  if (id === undefined) return undefined
+  if (id === undefined || id === null) return undefined
   const row = findOwned(parts.store, table, caller.userKey, id, 'deleted_at is null')
   if (row) return row as FoundParent<T>
   throw refuse('not_found', `No such ${CALLED[table]} exists. Check the id in "${name}".`, {
@@ -33,7 +33,8 @@ function named<T extends Parents>(
  */
 export const relatedIn = <T extends Parents>(name: string, table: T) => ({
   before: (call: NamingCall): void => void named(call, name, table),
-  find: (call: NamingCall) => named(call, name, table),
+  /** The resource, if the request names one. Throws 404. */
+  find: (call: NamingCall): FoundParent<T> | undefined => named(call, name, table),
   /** Throws 404, and 422 if the request does not name a resource. */
   of(call: NamingCall): FoundParent<T> {
     const row = named(call, name, table)

@@ -246,13 +246,29 @@ export function anchored(thrown: unknown, document: RequestDocument): unknown {
 export const pathParameter = ({ params }: Pick<Call<never>, 'params'>, name: string): string =>
   must(params[name], `The parameter ${name} of the path`)
 
-/** The ids of to-one relationships in a create request. Throws 422 for a malformed linkage, 409 for another type. */
-export function readRelationships(document: RequestDocument, resource: Resource<never>): Record<string, string> {
-  const ids: Record<string, string> = {}
+/** Whether an update can change a relationship. */
+export const isUpdatable = ({ relationships = {} }: Resource<never>, name: string): boolean =>
+  Object.hasOwn(relationships, name) && relationships[name]?.update === true
+
+/**
+ * The ids of to-one relationships that a request sets. Throws 422 for a malformed linkage, 409 for another type. Those
+ * that an update cannot change are compared by unchanged.ts.
+ */
+export function readRelationships(
+  document: RequestDocument,
+  resource: Resource<never>,
+  kind: 'create' | 'update' = 'create',
+): Record<string, string | null> {
+  const ids: Record<string, string | null> = {}
   for (const [name, value] of Object.entries(document.relationships ?? {})) {
-    const { type } = relationshipNamed(resource, name)
+    if (kind === 'update' && !isUpdatable(resource, name)) continue
+    const { optional, type } = relationshipNamed(resource, name)
     const pointer = pointerTo('data', 'relationships', name)
     const data = isObject(value) ? value['data'] : undefined
+    if (data === null && optional) {
+      ids[name] = null
+      continue
+    }
     if (!isObject(data) || typeof data['id'] !== 'string' || typeof data['type'] !== 'string')
       throw refuse('invalid', `"${name}" must be {"data": {"type": "${type}", "id": "…"}}.`, { pointer })
     if (data['type'] !== type)

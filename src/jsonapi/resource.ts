@@ -63,10 +63,20 @@ export interface Relationship {
   type: string
   /** The column with the related row's key, which is null without a relation. */
   column: string
-  /** A create request must have it (true), or can have it. If absent, it must not. */
-  create?: true | 'optional'
+  /** A create request must have it, or may have it if it is optional. If absent, it must not. */
+  create?: true
+  /** An update request can change it. */
+  update?: true
   /** The column may be null. */
   optional?: true
+}
+
+/** The list that a filter is part of: the account, the parent that its path names, and the time. */
+export interface Filtered {
+  keyring: Keyring
+  userKey: number
+  parent: number | undefined
+  now: number
 }
 
 export interface Filter {
@@ -85,7 +95,7 @@ export interface Filter {
    * The condition in SQL, if no column has the value. Several conditions must all be met. Throws 400 for an invalid
    * value.
    */
-  sql?: (value: string, reader: Reader, userKey: number, keyring: Keyring) => SqlCondition | Promise<SqlCondition[]>
+  sql?: (value: string, reader: Reader, filtered: Filtered) => SqlCondition | Promise<SqlCondition[]>
   /** The value is not split at commas. The number is its maximum length in characters. */
   whole?: number
   /** The description in the OpenAPI document, in place of the default one. */
@@ -151,8 +161,8 @@ export interface Call<Parts, Attributes = Record<string, never>, Row = unknown> 
   within: string | undefined
   /** The path's parameters by name. */
   params: Record<string, string>
-  /** Ids of to-one relationships in a create request. */
-  related: Record<string, string>
+  /** Ids of to-one relationships in a request. Null removes the relation. */
+  related: Record<string, string | null>
   attributes: Attributes
 }
 

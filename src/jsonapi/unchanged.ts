@@ -3,15 +3,15 @@
 import { isDeepStrictEqual } from 'node:util'
 import { must, refuse } from '../base/errors.ts'
 import type { ResourceObject } from './document.ts'
-import { pointerTo, type RequestDocument } from './request.ts'
+import { isUpdatable, pointerTo, type RequestDocument } from './request.ts'
 import type { Field, Resource } from './resource.ts'
 
 /** Returns the current resource, or undefined if it does not exist. Called only if it is needed. */
 export type Present = () => ResourceObject | undefined
 
-/** Throws 403 for a relationship that differs from the current one. */
-export function checkLinkage(document: RequestDocument, present: Present): void {
-  const given = Object.entries(document.relationships ?? {})
+/** Throws 403 for a relationship that differs from the current one and cannot be changed. */
+export function checkLinkage(document: RequestDocument, resource: Resource<never>, present: Present): void {
+  const given = Object.entries(document.relationships ?? {}).filter(([name]) => !isUpdatable(resource, name))
   if (given.length === 0) return
   const shown: Record<string, unknown> = present()?.relationships ?? {}
   for (const [name, value] of given)

@@ -1,8 +1,8 @@
 // `postrider contacts import` and `export`, `postrider suppression import` and `export`: lists from files and to files.
 import { basename } from 'node:path'
 import { Option, type Command } from 'commander'
-import { OperatorError } from '../base/errors.ts'
 import type { Audience } from '../campaigns/audiences.ts'
+import { theAudience, theSegment } from '../campaigns/find-audience.ts'
 import type { NewConsent } from '../campaigns/consents.ts'
 import {
   nameForHistory,
@@ -14,8 +14,6 @@ import {
   type ContactWithStatus,
   type ImportCounts,
 } from '../campaigns/import-with-status.ts'
-import type { Reader } from '../store/database.ts'
-import { db } from '../store/query.ts'
 import { theDomain, whose, type Whose } from '../domains/find-domain.ts'
 import { importSuppressions } from '../suppressions/import-with-status.ts'
 import { forTerminal } from '../base/clean-text.ts'
@@ -147,14 +145,26 @@ export function contactsCommand(program: Command, invocation: () => Invocation):
         })
       },
     )
+  exportCommand(contacts, invocation)
+}
+
+function exportCommand(contacts: Command, invocation: () => Invocation): void {
   contacts
     .command('export <audience>')
     .description('export the contacts of an audience to standard output as CSV')
+    .option('--segment <name>', 'only the contacts that match a segment of the audience')
     .addHelpText('after', EXPORT_HELP)
-    .action((name: string) =>
-      withDeps(invocation(), ({ config, store }) =>
-        exportContacts(store, theAudience(store, name, config.http.public_url), invocation().terminal),
-      ),
+    .action((name: string, { segment }: { segment?: string }) =>
+      withDeps(invocation(), async ({ clock, config, store }) => {
+        const audience = theAudience(store, name, config.http.public_url)
+        // Loaded when needed, as in every command.
+        const { segmentCondition } = await import('../campaigns/segments.ts')
+        const only =
+          segment === undefined
+            ? undefined
+            : segmentCondition(store, theSegment(store, audience, segment).key, clock.now())
+        return exportContacts(store, audience, invocation().terminal, only)
+      }),
     )
 }
 
@@ -187,35 +197,7 @@ function commandHistory(deps: Deps, audience: Audience, file: string, consent: N
   }
 }
 
-/** The maximum number of audiences in the error for an unknown one. */
-const NAMED = 5
-
 const collected = (value: string, before: string[] = []): string[] => [...before, value]
-
-/** An audience by its id, or by its name when the name is unique. Throws an OperatorError. */
-function theAudience(reader: Reader, text: string, publicUrl: string): Audience {
-  const found = reader.all(
-    db
-      .selectFrom('audiences')
-      .selectAll()
-      .where('deleted_at', 'is', null)
-      .where((eb) => eb.or([eb('id', '=', text), eb('name', '=', text)])),
-  )
-  if (found.length === 1) return found[0]!
-  throw new OperatorError(
-    found.length === 0
-      ? `There is no audience "${text}"; create it at ${publicUrl}/audiences/new, or use the id or name of an existing one${named(reader)}.`
-      : `${counted(found.length, 'audience')} have the name "${text}"; use the id of one.`,
-  )
-}
-
-/** Some audiences that are there, for a sentence. */
-function named(reader: Reader): string {
-  const some = reader.all(
-    db.selectFrom('audiences').select('name').where('deleted_at', 'is', null).orderBy('key', 'desc').limit(NAMED),
-  )
-  return some.length === 0 ? '' : `, such as ${some.map(({ name }) => `"${name}"`).join(', ')}`
-}
 
 /** A warning for a file without information about unsubscribed contacts. */
 function silence({ columns: { standings } }: JudgedContacts, preset: Preset | undefined): string[] {

@@ -11,7 +11,8 @@ import { hasMeaning, plain } from './words.ts'
 import type { Terminal } from '../views/command/terminal.ts'
 import type { Store, Reader } from '../store/database.ts'
 import { csvRecord } from '../base/csv.ts'
-import { db, raw } from '../store/query.ts'
+import type { SqlCondition } from '../store/list.ts'
+import { db, raw, sql } from '../store/query.ts'
 import type { Contact } from '../campaigns/contacts.ts'
 import { stricter, type Standing } from '../campaigns/import-with-status.ts'
 
@@ -58,7 +59,13 @@ function* pagesOf<Entry extends { key: number }>(after: (key: number) => Entry[]
   for (let page = after(0); page.length > 0; page = after(page.at(-1)!.key)) yield page
 }
 
-export async function exportContacts(store: Store, audience: Audience, terminal: Terminal): Promise<void> {
+/** `only`: the contacts that meet a condition. */
+export async function exportContacts(
+  store: Store,
+  audience: Audience,
+  terminal: Terminal,
+  only?: SqlCondition,
+): Promise<void> {
   const fields = fieldsOf(store, audience.key, MAX_COLUMNS * 2)
     .filter(titled)
     .slice(0, MAX_COLUMNS)
@@ -66,7 +73,7 @@ export async function exportContacts(store: Store, audience: Audience, terminal:
   await writeList(
     terminal,
     titles,
-    pagesOf((key) => contactsAfter(store, audience, key)),
+    pagesOf((key) => contactsAfter(store, audience, key, only)),
     { cells: (contact) => cellsOf(contact, fields), json: documentOf },
   )
 }
@@ -130,7 +137,13 @@ export type AudienceContact = Pick<Contact, 'key' | 'email' | 'name' | 'status' 
   kept_away: 0 | 1 | 2
 }
 
-export function contactsAfter(reader: Reader, { domain_key, key }: Audience, after: number): AudienceContact[] {
+export function contactsAfter(
+  reader: Reader,
+  { domain_key, key }: Audience,
+  after: number,
+  only?: SqlCondition,
+): AudienceContact[] {
+  const keys = only && reader.all(keysAfter(key, after, only)).map((each) => each.key)
   return reader.all(
     db
       .selectFrom('contacts as c')
@@ -151,10 +164,20 @@ export function contactsAfter(reader: Reader, { domain_key, key }: Audience, aft
       )
       .where('c.audience_key', '=', key)
       .where('c.key', '>', after)
+      .$if(keys !== undefined, (query) =>
+        query.where(sql<boolean>`c.key in (select value from json_each(${JSON.stringify(keys)}))`),
+      )
       .orderBy('c.key')
       .limit(PAGE),
   ) as AudienceContact[]
 }
+
+/** The next contacts that meet a condition. */
+const keysAfter = (audienceKey: number, after: number, { parameters, sql: condition }: SqlCondition) =>
+  raw<{ key: number }>(
+    `select key from contacts where audience_key = ? and key > ? and (${condition}) order by key limit ${PAGE}`,
+    [audienceKey, after, ...parameters],
+  )
 
 export function standing({ kept_away, status }: AudienceContact): Standing {
   // An import elsewhere must not subscribe a contact that has not confirmed.

@@ -18,9 +18,10 @@ import {
 import { audiences, contacts } from '../campaigns/api-audiences.ts'
 import { audienceStatistics } from '../campaigns/api-figures.ts'
 import { campaigns } from '../campaigns/api.ts'
+import { contactCells } from '../campaigns/page-segments.ts'
 import { statusWord } from '../campaigns/page-words.ts'
 import { found, type Place, done } from '../views/html/place.ts'
-import { number, objects, record, text, type Thing, type Visit, relatedId } from '../views/html/visit.ts'
+import { number, objects, text, type Thing, type Visit, relatedId } from '../views/html/visit.ts'
 import { chosenIn, csv } from '../views/html/csv.ts'
 import { formPlace, type FormView } from '../views/form.ts'
 import type { Bulk } from '../views/bulk.ts'
@@ -165,6 +166,7 @@ const contactsOf = (visit: Visit, one: Thing<typeof audienceStatistics>): ListVi
 
 const head = ({ here, visit }: ShownOne<typeof audienceStatistics>): Html =>
   html`<a class="button plain" href="${here}/export.csv">Export</a>
+    <a class="button plain" href="${here}/segments">Segments</a>
     <a class="button plain" href="${here}/imports">Import history</a>
     <a class="button plain" href="${here}/consents">Consents</a>
     ${
@@ -245,13 +247,7 @@ const download: Place = {
       of: contacts,
       path: `/audiences/${id}/contacts?${chosenIn(visit)}`,
       titles: ['email', 'name', 'status', 'fields', 'created_at'],
-      row: (each) => [
-        text(each, 'email'),
-        text(each, 'name'),
-        text(each, 'status'),
-        JSON.stringify(record(each, 'custom_fields')),
-        text(each, 'created_at'),
-      ],
+      row: contactCells,
     })
   },
 }

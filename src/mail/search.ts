@@ -257,7 +257,7 @@ export const allOf = (conditions: readonly SqlCondition[]): SqlCondition => ({
 export const search: Filter = {
   column: 'subject',
   whole: MOST_WHOLE,
-  sql: async (value, reader, userKey) => (await searched(reader, userKey, value)).conditions,
+  sql: async (value, reader, { userKey }) => (await searched(reader, userKey, value)).conditions,
   about:
     'Filter by search terms: `to:`, `from:`, `subject:`, `status:` (also `deferred`, `held` and `warm-up` for queued emails), `domain:` (sending domain), `receiver:` (recipient domain, or a receiver as in the statistics), `campaign:` (a name, an id, `yes` or `no`), `agent:`, `before:` and `after:`. Other words match the subject or the beginning of a recipient’s address.',
   extension: true,

@@ -7,6 +7,7 @@ import { audiences } from '../campaigns/api-audiences.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { domains } from '../domains/api.ts'
 import { inboundEmails } from '../inbound/api-emails.ts'
+import { segmentCounts, segments } from '../campaigns/api-segments.ts'
 import { inboxes } from '../inbound/api.ts'
 import { outboundEmails } from '../mail/api.ts'
 import { explanations } from '../why/api.ts'
@@ -19,6 +20,8 @@ const RESOURCES = [
   inboxes,
   domains,
   audiences,
+  segments,
+  segmentCounts,
   campaigns,
   explanations,
 ] as Resource<never>[]

@@ -210,6 +210,25 @@ export const MCP_TOOLS: readonly McpTool[] = [
     run: listed('/consents', { email: 'filter[email]' }),
   },
   {
+    name: 'list_segments',
+    title: 'List segments',
+    description:
+      'Lists the segments of an audience: rules that select contacts. A campaign can be sent to one of them.',
+    input: { audience: id('an audience (see list_audiences)'), ...paging },
+    output: { type: 'segments', form: 'list' },
+    annotations: READS,
+    run: (ask, { audience, ...given }) => ask('GET', `/audiences/${place(audience)}/segments${query(given, {})}`),
+  },
+  {
+    name: 'count_segment',
+    title: 'Count a segment',
+    description: 'Counts the contacts that match a segment, and how many of them would receive a campaign now.',
+    input: { segment: id('a segment (see list_segments)') },
+    output: { type: 'segment-counts', form: 'one' },
+    annotations: READS,
+    run: (ask, given) => ask('GET', `/segments/${place(given['segment'])}/count`),
+  },
+  {
     name: 'list_campaigns',
     title: 'List campaigns',
     description: 'Lists campaigns, newest first, with their status.',
@@ -228,6 +247,7 @@ export const MCP_TOOLS: readonly McpTool[] = [
       'Creates a draft campaign for an audience. It is never started here: a user reviews and schedules it. Merge tags such as {{name}} and {{unsubscribe_url}} are replaced for each recipient.',
     input: {
       audience: id('an audience (see list_audiences)'),
+      segment: id('a segment of the audience (see list_segments). All contacts if absent').optional(),
       name: z.string().describe('Name of the campaign'),
       subject: z.string().describe('Subject. It can contain merge tags'),
       body_html: z.string().describe('HTML body. It can contain merge tags'),
@@ -237,8 +257,11 @@ export const MCP_TOOLS: readonly McpTool[] = [
     output: { type: 'campaigns', form: 'one' },
     annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false, openWorldHint: false },
     run: (ask, given) => {
-      const { audience, ...attributes } = given
-      const relationships = { audience: { data: { type: 'audiences', id: String(audience) } } }
+      const { audience, segment, ...attributes } = given
+      const relationships = {
+        audience: { data: { type: 'audiences', id: plain(audience) } },
+        ...(segment === undefined ? {} : { segment: { data: { type: 'segments', id: plain(segment) } } }),
+      }
       return ask('POST', '/campaigns', { data: { type: 'campaigns', attributes, relationships } })
     },
   },

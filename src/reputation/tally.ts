@@ -12,6 +12,7 @@ export interface Tallied {
   user_key: number
   domain_key: number
   agent_id: string | null
+  campaign_key: number | null
 }
 
 const TALLIES: SumTable = {
@@ -21,14 +22,21 @@ const TALLIES: SumTable = {
   of: ['deliveries', 'bounces', 'complaints'],
 }
 
+const CAMPAIGN_TALLIES: SumTable = {
+  table: 'campaign_tallies',
+  by: ['campaign_key'],
+  of: ['deliveries', 'bounces', 'complaints'],
+}
+
 export function tally(
   tx: Tx,
-  { agent_id, domain_key, user_key }: Tallied,
+  { agent_id, campaign_key, domain_key, user_key }: Tallied,
   what: 'delivery' | 'bounce' | 'complaint',
   now: number,
 ): void {
   const amounts = (['delivery', 'bounce', 'complaint'] as const).map((each) => (each === what ? 1 : 0))
   tx.add(TALLIES, [domain_key, agent_id ?? '', Math.floor(now / HOUR), user_key], amounts)
+  if (campaign_key !== null) tx.add(CAMPAIGN_TALLIES, [campaign_key], amounts)
   if (what !== 'delivery') tx.signal(BAD_NEWS)
 }
 
@@ -43,7 +51,8 @@ const takeBack = statement<{ domain_key: number; agent_id: string; hour: number 
 )
 
 /** Uncounts a delivery that bounced later. Each email has one outcome, so that the rates are rates of emails. */
-export function takeBackDelivery(tx: Tx, { agent_id, domain_key }: Tallied, at: number): void {
+export function takeBackDelivery(tx: Tx, { agent_id, campaign_key, domain_key }: Tallied, at: number): void {
+  if (campaign_key !== null) tx.add(CAMPAIGN_TALLIES, [campaign_key], [-1, 0, 0])
   const hour = Math.floor(at / HOUR)
   // The delivery may be counted in the hour before (closeHour).
   for (const each of [hour, hour - 1])
@@ -58,6 +67,14 @@ export interface Figures {
 
 const sums =
   'coalesce(sum(deliveries), 0) as deliveries, coalesce(sum(bounces), 0) as bounces, coalesce(sum(complaints), 0) as complaints'
+
+/** The figures of a campaign since its start or its last resume. */
+export const campaignFigures = (reader: Reader, campaignKey: number): Figures =>
+  reader.one(raw<Figures>(`select ${sums} from campaign_tallies where campaign_key = ?`, [campaignKey]))
+
+/** Starts the figures of a campaign from zero. */
+export const restartCampaignFigures = (tx: Tx, campaignKey: number): void =>
+  void tx.run(db.deleteFrom('campaign_tallies').where('campaign_key', '=', campaignKey))
 
 /** An agent's figures since a time, on all domains of its user. */
 export function agentFigures(reader: Reader, userKey: number, agentId: string, since: number): Figures {

@@ -12,6 +12,7 @@ import { inboxCommand } from '../inbound/command.ts'
 import { suppressionCommand } from '../suppressions/command.ts'
 import { consentCommand } from '../campaigns/command-consents.ts'
 import { formCommand } from '../forms/command.ts'
+import { segmentCommand } from '../campaigns/command.ts'
 import { contactsCommand, suppressionListCommands } from '../lists/command.ts'
 import { queueCommand } from '../delivery/command.ts'
 import { mailCommand } from '../mail/command.ts'
@@ -43,7 +44,7 @@ const CORE: readonly ListedPart[] = [
   ),
   listed(async () => (await import('../inbound/part.ts')).inboundPart, inboxCommand),
   listed(async () => (await import('../suppressions/part.ts')).suppressionsPart, suppressionCommand),
-  listed(async () => (await import('../campaigns/part.ts')).campaignsPart, consentCommand),
+  listed(async () => (await import('../campaigns/part.ts')).campaignsPart, consentCommand, segmentCommand),
   listed(async () => (await import('../lists/part.ts')).listsPart, contactsCommand, suppressionListCommands),
   listed(async () => (await import('../delivery/part.ts')).deliveryPart, queueCommand),
   listed(async () => (await import('../mail/part.ts')).mailPart, mailCommand),

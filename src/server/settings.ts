@@ -174,6 +174,7 @@ export const TAKES_EFFECT: {
   reports: 'live',
   backup: 'live',
   signup: 'live',
+  campaigns: 'live',
   // The copy is brought up to date at the start.
   privacy: { ledger_copy: 'restart', recipient_requests: 'live' },
   workers: 'restart',

@@ -28,6 +28,7 @@ import { Dispatcher } from '../webhooks/dispatch.ts'
 import { Poster } from '../webhooks/post.ts'
 import { checkDue, type CheckDeps } from '../domains/check.ts'
 import { fetchingOf } from '../net/fetch.ts'
+import { BAD_NEWS } from '../reputation/tally.ts'
 import { CAMPAIGN_MAIL } from '../delivery/results/settle.ts'
 import { CampaignRunner } from '../campaigns/run.ts'
 import { OWN_MESSAGE } from '../inbound/own-message.ts'
@@ -222,7 +223,7 @@ const forRequests = (
 
 /** Wakes loops after commits that give them work. */
 function ringOnSignals(store: Store, loops: ServerParts['loops']): void {
-  store.on(CAMPAIGN_MAIL, () => loops.runner.settled())
+  for (const news of [CAMPAIGN_MAIL, BAD_NEWS]) store.on(news, () => loops.runner.settled())
   store.on(EVENTS, () => loops.dispatcher.ring())
 }
 

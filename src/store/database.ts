@@ -11,6 +11,7 @@ import { codeOf, messageOf, OperatorError } from '../base/errors.ts'
 import { Batches, Commits, jobOf, type Hear, type Job } from './commits.ts'
 import { damagedRows, defineDigest } from './digests.ts'
 import { LogWatch, progressOf, truncated } from './log.ts'
+import { defineFolded } from './folded.ts'
 import { defineSpent } from './slices.ts'
 import type { Runnable } from './query.ts'
 import { Statements, type Watch } from './statements.ts'
@@ -44,6 +45,7 @@ export class Store implements Reader {
     this.#db = database
     defineDigest(database)
     defineSpent(database)
+    defineFolded(database)
     this.#presence = file === undefined ? undefined : new Presence(file)
     this.#statements = new Statements(database)
     this.#commits = new Commits({

@@ -3,6 +3,7 @@
 // The order is total (the row's key breaks ties), and a page is found by the values of the last row, never by an
 // offset: rows that are added or deleted in the meantime neither repeat nor hide other rows. Searches run in slices
 // (slices.ts).
+import { keepNewest } from '../base/maps.ts'
 import type { Reader } from './database.ts'
 import { raw, type Query } from './query.ts'
 import { readSlice, untilSpent } from './slices.ts'
@@ -207,6 +208,7 @@ function searchOf(reader: Reader, query: ListQuery, page: ListRead): ListSearch 
 
 /** Whether SQLite reads the rows of a statement in the order of its answer, by the text of the statement. */
 const inOrder = new Map<string, boolean>()
+const MOST_PLANS = 2000
 
 function isInOrder(reader: Reader, statement: Query<ListedRow>): boolean {
   const { parameters, sql } = statement.compile()
@@ -215,6 +217,7 @@ function isInOrder(reader: Reader, statement: Query<ListedRow>): boolean {
     const steps = reader.all(raw<{ detail: string }>(`explain query plan ${sql}`, parameters))
     known = !steps.some(({ detail }) => detail.startsWith('USE TEMP B-TREE'))
     inOrder.set(sql, known)
+    keepNewest(inOrder, MOST_PLANS)
   }
   return known
 }

@@ -2,6 +2,7 @@
 // the tables that their triggers change, and the tables with a foreign key to them, whose rows are deleted or changed
 // with them.
 import type Database from 'better-sqlite3'
+import { keepNewest } from '../base/maps.ts'
 
 export interface Effects {
   /** Tables that the statement names in any role. A column with the name of a table counts too. */
@@ -15,6 +16,9 @@ export interface Effects {
 /** A statement's or a trigger's targets: of `insert into`, `replace into`, `update` and `delete from`. */
 const TARGET =
   /\b(?:((?:insert|update)\s+or\s+replace(?:\s+into)?|replace\s+into|delete\s+from)|insert\s+(?:or\s+\w+\s+)?into|update(?:\s+or\s+\w+)?)\s+"?(\w+)"?/gi
+
+/** The most statements whose effects are kept, as in statements.ts. */
+const MOST_KNOWN = 2000
 
 interface Schema {
   tables: ReadonlySet<string>
@@ -35,7 +39,10 @@ export class StatementEffects {
   /** The effects of a statement. Each text is read once. */
   of(sql: string): Effects {
     let effects = this.#known.get(sql)
-    if (!effects) this.#known.set(sql, (effects = this.#read(sql)))
+    if (!effects) {
+      this.#known.set(sql, (effects = this.#read(sql)))
+      keepNewest(this.#known, MOST_KNOWN)
+    }
     return effects
   }
 

@@ -5,6 +5,7 @@ import { StatementEffects, type Effects } from './statement-tables.ts'
 import type { Compiled } from './query.ts'
 import type { Change } from './tx.ts'
 import type { TableName } from './schema/tables.ts'
+import { keepNewest } from '../base/maps.ts'
 
 /** Texts and names in quotes, which stay unchanged, or the text before a parameter that influences the planner. */
 const PLANNED = /'[^']*'|"[^"]*"|((?:\bin\s*\((?=\?\s*\))|\blimit|\bis(?:\s+not)?|[<>]=?|(?<![<>])=|<>|!=)\s*)\?/gi
@@ -24,6 +25,9 @@ export const stablePlan = (sql: string): string =>
 export type Watch = (sql: string, read: number, written: number) => void
 
 const DATA_VERSION = 'pragma data_version'
+
+/** The most statements that stay compiled. Filters and the rules of segments have any number of forms. */
+const MOST_PREPARED = 2000
 
 export class Statements {
   readonly #db: Database.Database
@@ -164,6 +168,7 @@ export class Statements {
     if (!statement) {
       statement = this.#db.prepare(stablePlan(sql))
       this.#prepared.set(sql, statement)
+      keepNewest(this.#prepared, MOST_PREPARED)
     }
     return statement
   }

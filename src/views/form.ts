@@ -34,7 +34,8 @@ export interface Refused {
 }
 
 const isRequired = ({ attributes, relationships }: Resource, name: string): boolean =>
-  attributes[name]?.create === 'required' || relationships?.[name]?.create === true
+  attributes[name]?.create === 'required' ||
+  (relationships?.[name]?.create === true && relationships[name].optional !== true)
 
 /** The choice of no resource. */
 const NONE = [['', 'None']] as const
@@ -60,7 +61,7 @@ export async function fieldsShown(
       const options = related
         ? {
             options: [
-              ...(related.create === 'optional' ? NONE : []),
+              ...(related.optional ? NONE : []),
               ...(await visit.names(`/${related.type === 'domains' ? 'sender-domains' : related.type}`)),
             ],
           }

@@ -2,6 +2,7 @@
 // schema of the data. A test checks the examples against the schemas, and the documentation prints them.
 import { isOneOf } from '../base/one-of.ts'
 import { z } from 'zod'
+import { BRAKE_REASONS } from '../store/states/campaign.ts'
 import { EVENT_TYPES, type EventType } from '../store/states/events.ts'
 import { RECEIVER_ALARM_KINDS } from '../store/states/receiver-alarm.ts'
 import { valuesOf } from '../store/schema/tables.ts'
@@ -56,7 +57,8 @@ const campaign = z.object({
   recipients: number('Number of recipients. Null until they are counted.').nullable(),
   status,
   previous_status,
-  failure: words('Reason for the failure. Absent without one.').optional(),
+  failure: words('Reason for the failure or for an automatic pause. Absent without one.').optional(),
+  reason: z.enum(BRAKE_REASONS).describe('What paused the campaign automatically. Absent otherwise.').optional(),
 })
 /** Delivery results in the period from which reputation is computed. */
 const figures = {

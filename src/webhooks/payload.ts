@@ -121,9 +121,10 @@ const campaignOf = statement<{ key: number }>()((arg) =>
     .where('c.key', '=', arg.key),
 )
 
-function campaignData(reader: Reader, key: number, { failure, previous_status, status }: Data): Data | null {
+function campaignData(reader: Reader, key: number, { failure, previous_status, reason, status }: Data): Data | null {
   const campaign = reader.first(campaignOf({ key }))
-  return campaign ? { ...campaign, status, previous_status, ...(failure === undefined ? {} : { failure }) } : null
+  const why = { ...(failure === undefined ? {} : { failure }), ...(reason === undefined ? {} : { reason }) }
+  return campaign ? { ...campaign, status, previous_status, ...why } : null
 }
 
 function domainData(reader: Reader, key: number, details: Data): Data | null {

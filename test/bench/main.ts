@@ -16,6 +16,7 @@ import { memory } from './memory.ts'
 import { outbound } from './outbound.ts'
 import { profile } from './profile.ts'
 import { reports } from './reports.ts'
+import { segments } from './segments.ts'
 import { dane } from './spread.ts'
 import { statements } from './statements.ts'
 import { submission } from './submission.ts'
@@ -52,6 +53,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   batch,
   compat: () => compat(count, Number(values.rounds)),
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
+  segments: () => segments(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
   reports,
   memory: () => memory(values.count === '3000' ? 100_000 : count),

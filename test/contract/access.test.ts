@@ -100,6 +100,11 @@ const MAKERS: Record<string, (token: string) => Promise<string>> = {
     return (await ask('POST', '/campaigns', { token, body: document('campaigns', attributes, { relationships }) })).body
       .data.id
   },
+  segment: async (token) => {
+    const body = document('segments', { name: 'made', rules: [{ field: 'name', op: 'not_empty' }] })
+    const path = `/audiences/${await MAKERS['audience']!(token)}/segments`
+    return (await ask('POST', path, { token, body })).body.data.id
+  },
   image: async (token) => {
     // Each is another image, because the same bytes again are the same image.
     const content = newPicture(1, ++pictures).toString('base64')
@@ -458,6 +463,13 @@ const SCOPE_OF: Record<string, Scope> = {
   'POST /campaigns/{}/test': 'campaigns:write',
   'POST /campaigns/{}/audience': 'campaigns:write',
   'GET /audiences/{}/fields': 'contacts:read',
+  'GET /audiences/{}/segments': 'contacts:read',
+  'POST /audiences/{}/segments': 'contacts:write',
+  'GET /segments/{}': 'contacts:read',
+  'PATCH /segments/{}': 'contacts:write',
+  'DELETE /segments/{}': 'contacts:write',
+  'GET /segments/{}/count': 'contacts:read',
+  'POST /audiences/{}/segment-counts': 'contacts:read',
   'GET /agents': 'emails:read',
   'POST /agents/{}/pause': 'emails:write',
   'POST /agents/{}/resume': 'emails:write',

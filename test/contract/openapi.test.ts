@@ -94,7 +94,7 @@ test('operations, parameters and attributes have descriptions', () => {
 test('the schemas of resources have attributes, relationships and links, and those of lists have links and meta', () => {
   for (const [name, related] of [
     ['Webhook', ['domain']],
-    ['Campaign', ['audience']],
+    ['Campaign', ['audience', 'segment']],
     ['Audience', ['domain']],
     ['OutboundEmail', ['domain', 'campaign', 'batch', 'contact']],
   ] as const) {

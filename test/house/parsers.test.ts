@@ -80,6 +80,8 @@ const REASONS: Record<string, readonly string[]> = {
     'base/standby.ts',
     'store/open.ts',
     'store/integrity.ts',
+    'campaigns/command.ts',
+    'campaigns/segments.ts',
   ],
   'texts of the program itself: commands, statements, descriptions': [
     'cli/completion.ts',
@@ -126,6 +128,7 @@ const REASONS: Record<string, readonly string[]> = {
     'webhooks/listmonk.ts',
     'mail/page-contents.ts',
     'mail/page-words.ts',
+    'campaigns/page-segments.ts',
     'views/html/widgets.ts',
   ],
   'it gives what came to parsers that are tried': [

@@ -55,7 +55,8 @@ test('every order that the console offers for emails, contacts and suppressions 
 })
 
 test('selected rows are found by their ids, and not by reading the list', async () => {
-  const condition = selected.sql!('a,b,c', store, 1, new Keyring(Buffer.alloc(32))) as Condition
+  const keyring = new Keyring(Buffer.alloc(32))
+  const condition = selected.sql!('a,b,c', store, { userKey: 1, parent: undefined, now: 0, keyring }) as Condition
   for (const table of ['outbound_emails', 'contacts', 'suppressions'] as const) {
     const steps = await plan(table, by('-created_at'), [condition])
     assert.ok(steps.includes(`SEARCH ${table} USING INDEX sqlite_autoindex_${table}_1 (id=?)`), steps.join('\n'))

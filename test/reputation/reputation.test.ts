@@ -50,7 +50,7 @@ async function outcomes(
   { bounces = 0, complaints = 0, deliveries = 0 }: Outcomes,
 ) {
   await store().write((tx) => {
-    const about = { user_key: domain.user_key, domain_key: domain.key, agent_id: agent }
+    const about = { user_key: domain.user_key, domain_key: domain.key, agent_id: agent, campaign_key: null }
     for (let n = 0; n < deliveries; n++) tally(tx, about, 'delivery', postrider.clock.now())
     for (let n = 0; n < bounces; n++) tally(tx, about, 'bounce', postrider.clock.now())
     for (let n = 0; n < complaints; n++) tally(tx, about, 'complaint', postrider.clock.now())

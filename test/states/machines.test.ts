@@ -172,6 +172,7 @@ const CAMPAIGN = `
   sending    finished  sent       auto   campaign.sent
   sending    fail      failed     auto   campaign.failed
   sending    lapse     paused     auto   campaign.paused
+  sending    brake     paused     auto   campaign.paused
   paused     resume    sending    owner  campaign.sending
   paused     cancel      cancelled  owner  -
   scheduled  unschedule  draft      owner  -
@@ -188,6 +189,7 @@ const CAMPAIGN_MOVES = [
   'finished',
   'fail',
   'lapse',
+  'brake',
 ]
 
 // D160: the status changes after two equal answers. The statuses `listed` and `wrong` exclude each other.

@@ -156,6 +156,34 @@ export const campaignsTables = tablesOf('campaigns', {
       updated_at: time(),
     },
   },
+  /** Rules that select contacts of an audience. Contacts are matched when a campaign starts. */
+  segments: {
+    digest: 30,
+    columns: {
+      key: key(),
+      id: id(),
+      user_key: integer(),
+      audience_key: integer({ digested: true }),
+      name: text({ digested: true, person: 'mark', held: true }),
+      description: text({ null: true, digested: true, person: 'mark', held: true }),
+      /** RuleCondition[] (campaigns/rules.ts) */
+      rules: json({ digested: true, person: 'mark', held: true }),
+      deleted_at: time({ null: true }),
+      created_at: time(),
+      updated_at: time(),
+    },
+  },
+  /** The contacts that matched the segment of a campaign when it started, until an hour after its end. */
+  segment_matches: {
+    undigested: 'the progress of a campaign',
+    owned: 'campaign_key in (select key from campaigns where user_key = ?)',
+    columns: {
+      campaign_key: integer(),
+      /** Contacts who recently opened or clicked. They are sent first. */
+      first: flag(),
+      contact_key: integer(),
+    },
+  },
   campaigns: {
     digest: 15,
     columns: {
@@ -164,6 +192,8 @@ export const campaignsTables = tablesOf('campaigns', {
       user_key: integer(),
       domain_key: integer(),
       audience_key: integer(),
+      /** Null: all contacts of the audience. */
+      segment_key: integer({ null: true }),
       name: text({ digested: true, person: 'mark' }),
       subject: text({ digested: true, person: 'mark', held: true }),
       body_html: text({ digested: true, person: 'mark', held: true }),
@@ -195,6 +225,8 @@ export const campaignsTables = tablesOf('campaigns', {
       walked_to: integer(),
       /** Emails that were put into the queue. */
       enqueued: integer(),
+      /** The user who scheduled it in the console. */
+      scheduled_by: integer({ null: true }),
       started_at: time({ null: true }),
       finished_at: time({ null: true }),
       deleted_at: time({ null: true }),

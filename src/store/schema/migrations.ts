@@ -31,6 +31,7 @@ import { watches } from './migrations/0032-watches.ts'
 import { consents } from './migrations/0033-consents.ts'
 import { forms } from './migrations/0036-forms.ts'
 import { recipients } from './migrations/0034-recipients.ts'
+import { segments } from './migrations/0035-segments.ts'
 
 export const migrations: readonly string[] = [
   foundation,
@@ -59,5 +60,6 @@ export const migrations: readonly string[] = [
   watches,
   consents,
   recipients,
+  segments,
   forms,
 ]

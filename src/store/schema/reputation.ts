@@ -19,6 +19,17 @@ export const reputationTables = tablesOf('reputation', {
       complaints: integer(),
     },
   },
+  /** The results of a campaign since its start or its last resume. */
+  campaign_tallies: {
+    undigested: 'figures',
+    owned: 'campaign_key in (select key from campaigns where user_key = ?)',
+    columns: {
+      campaign_key: integer(),
+      deliveries: integer(),
+      bounces: integer(),
+      complaints: integer(),
+    },
+  },
   agents: {
     undigested: 'names that the owner gave to figures',
     columns: {

@@ -9,6 +9,9 @@ import { machine } from './machine.ts'
 
 export const CAMPAIGN_STATUSES = ['draft', 'scheduled', 'sending', 'paused', 'sent', 'cancelled', 'failed'] as const
 export type CampaignStatus = (typeof CAMPAIGN_STATUSES)[number]
+/** Why a campaign was paused automatically. */
+export const BRAKE_REASONS = ['bounces', 'complaints'] as const
+export type BrakeReason = (typeof BRAKE_REASONS)[number]
 export type CampaignMove =
   | 'schedule'
   | 'unschedule'
@@ -20,6 +23,7 @@ export type CampaignMove =
   | 'finished'
   | 'fail'
   | 'lapse'
+  | 'brake'
 
 export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns', [
   ['draft', 'schedule', 'scheduled', 'owner'],
@@ -34,6 +38,8 @@ export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns'
   // Not in the specification's table: a campaign without a subscription is paused. After a new subscription, the owner
   // resumes it.
   ['sending', 'lapse', 'paused', 'auto', 'campaign.paused'],
+  // Not in the specification's table either: too many emails bounced or were complained about (AU105).
+  ['sending', 'brake', 'paused', 'auto', 'campaign.paused'],
   // Not in the specification's table either (D144).
   ['scheduled', 'unschedule', 'draft', 'owner'],
   ['scheduled', 'reschedule', 'scheduled', 'owner'],
