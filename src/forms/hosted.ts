@@ -129,7 +129,7 @@ export function formFields(form: SeenForm, shown: Omit<ShownForm, 'token' | 'sta
     <input type="hidden" name="lang" value="${language}" />
     ${intro === null ? '' : html`<p class="text" ${own}>${intro}</p>`}
     ${control(shown, { name: 'email', label: t('email_label'), type: 'email', autocomplete: 'email', required: true })}
-    ${texts.fields.map((field) => control(shown, { ...controlFor(texts, field, language), own }))}
+    ${texts.fields.map((field) => control(shown, controlFor(texts, field, language)))}
     ${contact ? control(shown, { name: 'message', label: t('message_label'), required: true, rows: 6 }) : ''}
     <div class="unseen" aria-hidden="true">
       <label
@@ -156,12 +156,18 @@ interface Control {
   own?: Html | ''
 }
 
-const controlFor = (texts: FormTexts, field: AskedField, language: string): Control => ({
-  name: controlOf(field),
-  label: shownLabel(texts, field, language),
-  required: field.required,
-  ...(field.key === 'name' && { autocomplete: 'name' }),
-})
+function controlFor(texts: FormTexts, field: AskedField, language: string): Control {
+  // A label without a translation is in the default language.
+  const translated = Object.hasOwn(wordsIn(texts, language).labels, field.key)
+  const lang = translated ? language : field.label === null ? undefined : texts.language
+  return {
+    name: controlOf(field),
+    label: shownLabel(texts, field, language),
+    required: field.required,
+    ...(field.key === 'name' && { autocomplete: 'name' }),
+    ...(lang !== undefined && lang !== wordsOf(language).lang && { own: html`lang="${lang}"` }),
+  }
+}
 
 function control(
   { errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>,
