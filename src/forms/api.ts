@@ -49,6 +49,19 @@ const FIELDS = [
   { key: 'city', label: 'City', required: false },
 ]
 
+const shownWords = z.object({
+  title: z.string().describe('Title.'),
+  intro: z.string().nullable().describe('Introduction. Null if absent.'),
+  consent_text: z.string().nullable().describe('Text that people agreed to. Null if absent.'),
+  button: z.string().nullable().describe('Text of the button. Null if it was that of the server.'),
+  labels: z.record(z.string(), z.string()).describe('Labels of fields by key.'),
+})
+const shownField = z.object({
+  key: z.string().describe('`name`, or the name of the custom field.'),
+  label: z.string().nullable().describe('Label in the default language. Null if it was that of the server.'),
+  required: z.boolean().describe('Whether it had to be filled in.'),
+})
+
 export const forms = define('forms', {
   table: 'forms',
   path: '/forms/:form',
@@ -109,12 +122,14 @@ export const forms = define('forms', {
     }),
     language: field(languageTag(), {
       ...both,
+      answer: z.string(),
       about: 'Language of the texts, as a BCP 47 tag. By default that of the audience, or English.',
       example: 'en',
     }),
     translations: field(schemas.translations(), {
       ...both,
       kind: 'json',
+      answer: z.record(z.string(), shownWords),
       about: 'Texts in other languages, by their BCP 47 tags. People see the language that fits best.',
       example: { de: { title: 'Acme-Neuigkeiten', consent_text: 'Ich möchte die Acme-Neuigkeiten erhalten.' } },
     }),
@@ -127,6 +142,7 @@ export const forms = define('forms', {
     origins: field(schemas.origins(), {
       ...both,
       kind: 'json',
+      answer: z.array(z.string()),
       about: 'Origins of the websites that contain the form.',
       example: ['https://www.example.org'],
     }),
@@ -221,19 +237,6 @@ export const forms = define('forms', {
       run: ({ parts, row }) => removeForm(parts, row.key),
     },
   ],
-})
-
-const shownWords = z.object({
-  title: z.string().describe('Title.'),
-  intro: z.string().nullable().describe('Introduction. Null if absent.'),
-  consent_text: z.string().nullable().describe('Text that people agreed to. Null if absent.'),
-  button: z.string().nullable().describe('Text of the button. Null if it was that of the server.'),
-  labels: z.record(z.string(), z.string()).describe('Labels of fields by key.'),
-})
-const shownField = z.object({
-  key: z.string().describe('`name`, or the name of the custom field.'),
-  label: z.string().nullable().describe('Label in the default language. Null if it was that of the server.'),
-  required: z.boolean().describe('Whether it had to be filled in.'),
 })
 
 export const formVersions = define('form-versions', {

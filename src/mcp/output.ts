@@ -3,9 +3,11 @@ import { z } from 'zod'
 import type { JsonObject } from '../jsonapi/openapi-examples.ts'
 import { COLLECTION_META, Schemas, type View } from '../jsonapi/openapi-schemas.ts'
 import type { Resource } from '../jsonapi/resource.ts'
-import { audiences } from '../campaigns/api-audiences.ts'
+import { audiences, contacts } from '../campaigns/api-audiences.ts'
+import { consents } from '../campaigns/api-consents.ts'
 import { campaigns } from '../campaigns/api.ts'
 import { domains } from '../domains/api.ts'
+import { forms } from '../forms/api.ts'
 import { inboundEmails } from '../inbound/api-emails.ts'
 import { segmentCounts, segments } from '../campaigns/api-segments.ts'
 import { inboxes } from '../inbound/api.ts'
@@ -20,6 +22,9 @@ const RESOURCES = [
   inboxes,
   domains,
   audiences,
+  contacts,
+  consents,
+  forms,
   segments,
   segmentCounts,
   campaigns,

@@ -88,6 +88,8 @@ test('every tool describes its purpose, input and effects, and no tool starts a 
       'list_inboxes',
       'list_domains',
       'list_audiences',
+      'list_forms',
+      'list_consents',
       'list_segments',
       'count_segment',
       'list_campaigns',
