@@ -14,7 +14,15 @@ import { formLanguage, formPage, formUrl, FORMS_PATH, noFormPage, wordsOf, type 
 import { clientHash, limitsOf } from './limits.ts'
 import { sentInHour } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
-import { inputOf, isChecked, isUnreachable, readPost, sealCheck, type FormInput, type FormPost } from './signup-input.ts'
+import {
+  inputOf,
+  isChecked,
+  isUnreachable,
+  readPost,
+  sealCheck,
+  type FormInput,
+  type FormPost,
+} from './signup-input.ts'
 import { readFormToken, sealFormToken } from './signup-token.ts'
 import { count, signUp } from './signup.ts'
 import type { SignupEmailDeps } from './signup-email.ts'

@@ -5,7 +5,14 @@ import { HOUR } from '../base/clock.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
-import { consentByKey, noteConsent, recordConsent, REFUSED_FOR, type Consent, type NewConsent } from '../campaigns/consents.ts'
+import {
+  consentByKey,
+  noteConsent,
+  recordConsent,
+  REFUSED_FOR,
+  type Consent,
+  type NewConsent,
+} from '../campaigns/consents.ts'
 import { insert, type Contact } from '../campaigns/contacts.ts'
 import { isLimited } from '../recipients/limits.ts'
 import { keptForms, marketingSuppressed } from '../suppressions/suppressions.ts'
