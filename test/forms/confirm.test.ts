@@ -7,6 +7,9 @@ import { forgetConsents } from '../../src/campaigns/consents.ts'
 import { settleComplaint } from '../../src/delivery/results/returned.ts'
 import { OPEN_GATE } from '../../src/parts/gate.ts'
 import { raw } from '../../src/store/query.ts'
+import type { RowOf } from '../../src/store/schema/tables.ts'
+import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
+import { dataOf } from '../../src/webhooks/payload.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
@@ -105,6 +108,9 @@ test('a confirmation subscribes with the values of the page, and sends the event
   const [event] = all<{ data: string }>(
     `select data from events where type = 'contact.confirmed' order by key desc limit 1`,
   )
+  const [row] = all<RowOf<'events'>>(`select * from events where type = 'contact.confirmed' order by key desc limit 1`)
+  const sent = dataOf(store(), row!)
+  assert.deepEqual(CATALOGUE['contact.confirmed'].data.parse(sent), sent)
   assert.deepEqual(JSON.parse(event!.data), { contact_id: contact.id, audience_id: audience, form_id: id, email })
   assert.equal(all('select key from signups where email = ?', [email]).length, 0)
 })
