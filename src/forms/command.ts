@@ -33,7 +33,7 @@ async function theForm(deps: Deps, slug: string): Promise<{ account: CommandAcco
 }
 
 const MOVES = {
-  open: { about: 'open a form, so that people can use it', to: 'open', said: 'is open' },
+  open: { about: 'open a form', to: 'open', said: 'is open' },
   pause: { about: 'pause a form: its sign-ups are stored, and no email is sent', to: 'paused', said: 'is paused' },
   close: { about: 'close a form', to: 'closed', said: 'is closed' },
 } as const

@@ -146,11 +146,8 @@ export function formFields(form: SeenForm, shown: Omit<ShownForm, 'token' | 'sta
 }
 
 /** The controls of the fields, without that of the address. */
-export function fieldControls(shown: Pick<ShownForm, 'errors' | 'language' | 'texts' | 'values'>): Html {
-  const { language, texts } = shown
-  const own = language === wordsOf(language).lang ? '' : html`lang="${language}"`
-  return html`${texts.fields.map((field) => control(shown, { ...controlFor(texts, field, language), own }))}`
-}
+export const fieldControls = (shown: Pick<ShownForm, 'errors' | 'language' | 'texts' | 'values'>): Html =>
+  html`${shown.texts.fields.map((field) => control(shown, controlFor(shown.texts, field, shown.language)))}`
 
 interface Control {
   name: string
@@ -164,12 +161,18 @@ interface Control {
   own?: Html | ''
 }
 
-const controlFor = (texts: FormTexts, field: AskedField, language: string): Control => ({
-  name: controlOf(field),
-  label: shownLabel(texts, field, language),
-  required: field.required,
-  ...(field.key === 'name' && { autocomplete: 'name' }),
-})
+function controlFor(texts: FormTexts, field: AskedField, language: string): Control {
+  // A label without a translation is in the default language.
+  const translated = Object.hasOwn(wordsIn(texts, language).labels, field.key)
+  const lang = translated ? language : field.label === null ? undefined : texts.language
+  return {
+    name: controlOf(field),
+    label: shownLabel(texts, field, language),
+    required: field.required,
+    ...(field.key === 'name' && { autocomplete: 'name' }),
+    ...(lang !== undefined && lang !== wordsOf(language).lang && { own: html`lang="${lang}"` }),
+  }
+}
 
 function control(
   { errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>,

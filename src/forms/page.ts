@@ -63,7 +63,7 @@ const allForms = (): ListView<typeof forms> => ({
     { title: 'Status', kind: 'status', of: 'status' },
     { title: 'Sign-ups', kind: 'figure', of: (one) => count(countOf(one, 'requested')) },
     { title: 'Confirmed', kind: 'figure', of: (one) => count(countOf(one, 'confirmed')) },
-    { title: 'Rejected', kind: 'figure', of: (one) => count(countOf(one, 'stopped')) },
+    { title: 'Stopped', kind: 'figure', of: (one) => count(countOf(one, 'stopped')) },
     { title: 'Created', kind: 'time', of: 'created_at' },
   ],
   empty: 'No forms yet. With a form, people subscribe to an audience or write to an inbox.',
@@ -170,15 +170,23 @@ function results(one: FormThing): Html {
   </div>`
 }
 
-function about(one: FormThing): Html {
-  const [audience, inbox, url] = [relatedId(one, 'audience'), relatedId(one, 'inbox'), text(one, 'public_url')]
+/** The audience or the inbox of a form, as a link. */
+async function target(visit: Visit, one: FormThing): Promise<[name: string, link: Cell]> {
+  const audience = relatedId(one, 'audience')
+  const path = audience === undefined ? `/inboxes/${relatedId(one, 'inbox') ?? ''}` : `/audiences/${audience}`
+  const name = (await visit.ask('GET', path)).one?.attributes['name']
+  const called = audience === undefined ? 'Inbox' : 'Audience'
+  return [called, typeof name === 'string' ? html`<a href="${path}">${name}</a>` : 'deleted']
+}
+
+async function about(visit: Visit, one: FormThing): Promise<Html> {
+  const url = text(one, 'public_url')
   const reason = text(one, 'paused_reason')
   return facts([
     ['Status', badge(text(one, 'status'))],
     ...(reason === '' ? [] : [['Paused because', reason] as const]),
     ['Page', html`<a href="${url}">${url}</a>`],
-    ...(audience === undefined ? [] : [['Audience', html`<a href="/audiences/${audience}">Audience</a>`] as const]),
-    ...(inbox === undefined ? [] : [['Inbox', html`<a href="/inboxes/${inbox}">Inbox</a>`] as const]),
+    await target(visit, one),
     ['Opened, paused or closed', time(one.attributes.status_at)],
   ])
 }
@@ -187,7 +195,7 @@ async function body({ form, here, one, visit }: ShownOne<typeof forms>): Promise
   const { many } = await visit.get(formVersions, `${here}/versions?page%5Bsize%5D=1`)
   const [version] = many
   const edit = await form('save')
-  return html`${warning(one)} ${about(one)} ${results(one)}
+  return html`${warning(one)} ${await about(visit, one)} ${results(one)}
     <h2>Preview</h2>
     ${version ? preview(visit, one, textsOf(version)) : ''}
     <h2>HTML for your website</h2>

@@ -127,6 +127,12 @@ test('the page has the language of the URL or of the browser, if the form has it
   assert.match(swedish, /<html lang="en">/)
   assert.match(swedish, /<h1><span lang="sv">Gamla träd<\/span><\/h1>/)
   assert.match(swedish, /class="text soft" lang="sv"/)
+  const untranslated = await kit.open(audience, {
+    language: 'en',
+    fields: [CITY],
+    translations: { de: { ...DE, labels: {} } },
+  })
+  assert.match(await bodyOf(`/f/${untranslated.slug}?lang=de`), /<span lang="en">Your &quot;city&quot;/)
 })
 
 for (const lang of LANGUAGES)

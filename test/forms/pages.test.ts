@@ -105,6 +105,7 @@ test('the page of a form has its preview in each language, and its HTML to copy'
   const english = (await ann.open(`/forms/${id}`)).text
   assert.match(english, /class="form-preview" lang="en" inert/)
   assert.ok(english.includes(FORM.title))
+  assert.match(english, /<a href="\/audiences\/[^"]+">Readers<\/a>/)
   const german = (await ann.open(`/forms/${id}?lang=de`)).text
   assert.match(german, /class="form-preview" lang="de" inert/)
   const preview = /<div class="form-preview"[^]*?<\/button>/.exec(german)![0]

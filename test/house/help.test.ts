@@ -13,8 +13,8 @@ const MOST = 70
 const LONGER: Record<string, number> = { 'postrider oauth allow <application>': 100 }
 
 const VERBS =
-  `accept activate add allow back change check compare create drop email explain export find hold import list lock
-  manage post print read reject release remove restart restore retry revoke roll rotate run save send set show
+  `accept activate add allow back change check close compare create drop email explain export find hold import list lock
+  manage open pause post print read reject release remove restart restore retry revoke roll rotate run save send set show
   stop suppress test test-restore turn upgrade verify view download`.split(/\s+/)
 
 /** Words of the former dialect, with the word to use. */

@@ -114,6 +114,7 @@ const REASONS: Record<string, readonly string[]> = {
     'http/metrics.ts',
     'http/public.ts',
     'images/serve.ts',
+    'forms/page-texts.ts',
     'mail/accept/attachments.ts',
   ],
   'octets of a fixed length, or a text within a limit, of a server or a command that the operator chose': [

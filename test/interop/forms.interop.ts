@@ -1,5 +1,5 @@
-// The hosted form of the executable in a real browser: axe-core finds no problem in any language, in two schemes and two
-// widths, people do not see the hidden field, and the keyboard does not reach it.
+// The hosted form of the executable in a real browser: axe-core finds no problem in any language, in two schemes and
+// two widths, people do not see the hidden field, and the keyboard does not reach it.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { LANGUAGES } from '../../src/recipients/languages.ts'

@@ -1,4 +1,4 @@
-// The open sign-up form of the sandbox, so that a first look shows one. It is made through the API, like that of a user.
+// The open sign-up form of the sandbox. It is made through the API, like that of a user.
 import { apiInside } from '../../http/server.ts'
 import type { AppDeps } from '../../http/app-deps.ts'
 import type { Caller } from '../../jsonapi/resource.ts'
@@ -7,14 +7,12 @@ import { askInside, type Answer, type AskedDocument } from '../../views/html/vis
 
 const SLUG = 'sandbox-news'
 
-interface Owner {
-  key: number
-  id: string
-  email: string
-}
-
 /** The URL of the form, which is created if it does not exist. Undefined if the server has no forms. */
-export async function sandboxForm(deps: AppDeps, owner: Owner, domainId: string): Promise<string | undefined> {
+export async function sandboxForm(
+  deps: AppDeps,
+  owner: { key: number; id: string; email: string },
+  domainId: string,
+): Promise<string | undefined> {
   const inside = apiInside(deps)
   const caller: Caller = {
     userKey: owner.key,

@@ -114,16 +114,15 @@ export async function startSandbox(options: SandboxOptions): Promise<Sandbox> {
     const host = http.host === '127.0.0.1' ? 'localhost' : http.host
     config.http.public_url = `http://${host}:${appliance.http.port}`
     keepServerNames(config, log)
-    const { form, plaintext, link } = await furnish(appliance, options)
+    const { link, ...made } = await furnish(appliance, options)
     return {
       appliance,
       consoleLink: `${config.http.public_url}/sign-in?link=${link}&now=1`,
       url: config.http.public_url,
-      token: plaintext,
+      ...made,
       domain: DOMAIN,
       user: USER,
       inbox: INBOX,
-      form,
       smtpPort: appliance.smtp[0]!.port,
       submissionPort: appliance.submission[0]!.port,
       submissionsPort: appliance.submissions[0]!.port,
@@ -174,13 +173,13 @@ function settingsFor(
 }
 
 /**
- * Creates the user, the active domain, the inboxes and the form unless they exist, a new token, and a link that signs in. Throws
- * an OperatorError when the domain cannot be verified.
+ * Creates the user, the active domain, the inboxes and the form unless they exist, a new token, and a link that signs
+ * in. Throws an OperatorError when the domain cannot be verified.
  */
 async function furnish(
   { deps }: Appliance,
   { clock, log }: SandboxOptions,
-): Promise<{ plaintext: string; link: string; form: string | undefined }> {
+): Promise<{ token: string; link: string; form: string | undefined }> {
   const { store } = deps
   const user = findUser(store, USER) ?? (await addUser({ store, clock }, { email: USER, name: 'You' }))
   const domainDeps = { ...deps, ring: deps.bells.domains }
@@ -203,5 +202,5 @@ async function furnish(
   })
   const link = await store.write((tx) => makeLink(tx, user, clock.now()))
   const form = await sandboxForm(deps, user, domain.id)
-  return { plaintext, link, form }
+  return { token: plaintext, link, form }
 }

@@ -124,6 +124,7 @@ const WAITS = new Set([
   'in progress',
   'missing',
   'no address',
+  'no confirmation',
   'does not match',
   'slow',
 ])
