@@ -1,5 +1,5 @@
-// The page of a subscriber and that of the stored data in a real browser: headless Chromium, driven by chromedriver over
-// WebDriver (W3C), reads them, reaches the button by keyboard, clicks it and comes back, and checks them with axe-core in
+// The page of a subscriber and that of the stored data in a real browser: headless Chromium, driven by chromedriver
+// over WebDriver (W3C), reads them, reaches the button by keyboard, clicks it and comes back. axe-core checks them in
 // every language. If POSTRIDER_SHOTS is set to a directory, it saves screenshots of every page.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
