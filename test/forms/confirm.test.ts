@@ -115,6 +115,15 @@ test('a confirmation subscribes with the values of the page, and sends the event
   assert.equal(all('select key from signups where email = ?', [email]).length, 0)
 })
 
+test('the page has one language, and the declaration the one in which it was shown (AU57)', async () => {
+  const { link } = await signedUp({ fields: [{ ...NAME, required: true }] })
+  const page = await pageOf(`${link}?lang=de`)
+  assert.match(page, /<html lang="de">/)
+  assert.match(page, /lang="en">I would like to receive/)
+  assert.match(page, /\(erforderlich\)/)
+  assert.doesNotMatch(page, /\(required\)/)
+})
+
 test('repeated presses and the back button show "confirmed" again and change nothing (AU25)', async () => {
   const { audience, email, id, link } = await signedUp({ fields: [NAME] })
   await visitor.press(link, 'confirm', { name: 'Eva' })
