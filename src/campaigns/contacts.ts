@@ -3,6 +3,7 @@
 import type { Clock } from '../base/clock.ts'
 import { codeOf, must, refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
+import { isObject, jsonOf } from '../base/json.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { erasedForm } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
@@ -306,7 +307,8 @@ export function confirmContact(
   { fields, language, name }: { name: string | null; fields: Readonly<Record<string, string>>; language: string },
   now: number,
 ): Contact {
-  const custom = { ...(JSON.parse(contact.custom_fields ?? '{}') as Record<string, unknown>), ...fields }
+  const known = jsonOf(contact.custom_fields ?? '')
+  const custom = { ...(isObject(known) ? known : {}), ...fields }
   const custom_fields = Object.keys(custom).length > 0 ? JSON.stringify(custom) : null
   const set = { name: name ?? contact.name, custom_fields, language }
   tx.run(db.updateTable('contacts').set(set).where('key', '=', contact.key))

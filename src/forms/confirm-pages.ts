@@ -18,7 +18,7 @@ import { emailDeps } from './public.ts'
 import { namesOf, pageOfSubscriber, type AudienceForm } from './signup-email.ts'
 import { readPost, typedOf, type FormPost } from './signup-input.ts'
 import { signUp, type Typed } from './signup.ts'
-import { currentTexts, textsOfVersion, wordsIn, type FormTexts } from './versions.ts'
+import { currentTexts, languageAmong, textsOfVersion, wordsIn, type FormTexts } from './versions.ts'
 
 interface LinkVisit {
   context: Context
@@ -66,7 +66,7 @@ async function confirmed(deps: AppDeps, visit: LinkVisit, posted: FormPost): Pro
   const state = stateOfLink(deps.store, link, now)
   let typed: Typed = { name: null, fields: {} }
   if (state.kind === 'open') {
-    const shown = shownOf(deps, state)
+    const shown = shownOf(deps, state, textsOfPage(context, state))
     const checked = typedOf(posted, shown.texts, shown.language)
     if (checked.errors.length > 0) return show(deps, visit, state, { posted, errors: checked.errors })
     typed = checked.typed
@@ -105,12 +105,12 @@ async function resent(deps: AppDeps, { context, link }: LinkVisit): Promise<Resp
   return shortPage(context, texts, 200, t('requested_title'), t('requested_text', { address: link.email }))
 }
 
-/** The texts of the form that the visitor saw, and their language. */
-function shownOf(deps: AppDeps, { consent, of }: Extract<LinkState, { kind: 'open' }>) {
+/** The texts of the form that the visitor saw, and the language of the page among theirs. */
+function shownOf(deps: AppDeps, { consent, of }: Extract<LinkState, { kind: 'open' }>, { lang }: Texts) {
   const texts: FormTexts =
     textsOfVersion(deps.store, of.form.key, consent.form_version ?? of.form.version) ??
     currentTexts(deps.store, of.form)
-  return { texts, language: consent.language ?? texts.language }
+  return { texts, language: languageAmong(texts, lang) ?? lang }
 }
 
 const textsOfPage = (context: Context, state: LinkState): Texts => {
@@ -214,12 +214,13 @@ function openContent(
   deps: AppDeps,
   state: Extract<LinkState, { kind: 'open' }>,
   link: ConfirmLink,
-  { t, ...rest }: Texts,
+  texts: Texts,
   corrected: Corrected | undefined,
 ): LinkContent {
   const { consent, of, signup } = state
   const names = namesOf(deps.store, of)
-  const shown = shownOf(deps, state)
+  const shown = shownOf(deps, state, texts)
+  const { t } = texts
   const typed = jsonOf(signup.typed) as unknown as Typed
   const values = corrected
     ? Object.fromEntries(corrected.posted)
@@ -233,7 +234,7 @@ function openContent(
   return {
     status: corrected ? 422 : 200,
     title: t('confirm_title', { list: names.list }),
-    body: html`${errors.length > 0 ? errorSummary({ t, ...rest }, errors) : ''}
+    body: html`${errors.length > 0 ? errorSummary(texts, errors) : ''}
       <p>${t('confirm_text', { sender: names.sender, address: link.email })}</p>
       <form method="post">
         ${declaration(consent)} ${fieldControls({ ...shown, values, errors })} ${privacyLink(of, t)}

@@ -39,7 +39,7 @@ export async function readPost(
   return read === LATE ? 408 : (read ?? 413)
 }
 
-/** The fields of a body, or undefined if there are too many. A body that is no form has no fields. */
+/** The fields of a body, or undefined if there are too many. A body in another format has no fields. */
 export async function fieldsOf(bytes: Buffer<ArrayBuffer>, type: string): Promise<FormPost | undefined> {
   if (hasManyFields(bytes, type, MAX_FIELDS)) return undefined
   const fields = new Map<string, string>()

@@ -142,8 +142,7 @@ export async function buildParts(options: ApplianceOptions, { keyring, store }: 
     backups: new BackupSchedule({ ...shared, beside: options.beside }),
     ofParts: subjects.flatMap(({ loops: made }) => made?.(partDeps) ?? []),
   }
-  ringOnSignals(store, loops)
-  store.on(OWN_MESSAGE, () => inbound.engine.ring())
+  ringOnSignals(store, loops, inbound)
   const deps: AppDeps & Pick<typeof shared, 'resolver'> = {
     ...shared,
     ...forRequests(shared),
@@ -222,7 +221,8 @@ const forRequests = (
 })
 
 /** Wakes loops after commits that give them work. */
-function ringOnSignals(store: Store, loops: ServerParts['loops']): void {
+function ringOnSignals(store: Store, loops: ServerParts['loops'], { engine }: ServerParts['inbound']): void {
+  store.on(OWN_MESSAGE, () => engine.ring())
   for (const news of [CAMPAIGN_MAIL, BAD_NEWS]) store.on(news, () => loops.runner.settled())
   store.on(EVENTS, () => loops.dispatcher.ring())
 }

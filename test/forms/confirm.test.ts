@@ -7,6 +7,9 @@ import { forgetConsents } from '../../src/campaigns/consents.ts'
 import { settleComplaint } from '../../src/delivery/results/returned.ts'
 import { OPEN_GATE } from '../../src/parts/gate.ts'
 import { raw } from '../../src/store/query.ts'
+import type { RowOf } from '../../src/store/schema/tables.ts'
+import { CATALOGUE } from '../../src/webhooks/catalogue.ts'
+import { dataOf } from '../../src/webhooks/payload.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
@@ -105,8 +108,20 @@ test('a confirmation subscribes with the values of the page, and sends the event
   const [event] = all<{ data: string }>(
     `select data from events where type = 'contact.confirmed' order by key desc limit 1`,
   )
+  const [row] = all<RowOf<'events'>>(`select * from events where type = 'contact.confirmed' order by key desc limit 1`)
+  const sent = dataOf(store(), row!)
+  assert.deepEqual(CATALOGUE['contact.confirmed'].data.parse(sent), sent)
   assert.deepEqual(JSON.parse(event!.data), { contact_id: contact.id, audience_id: audience, form_id: id, email })
   assert.equal(all('select key from signups where email = ?', [email]).length, 0)
+})
+
+test('the page has one language, and the declaration the one in which it was shown (AU57)', async () => {
+  const { link } = await signedUp({ fields: [{ ...NAME, required: true }] })
+  const page = await pageOf(`${link}?lang=de`)
+  assert.match(page, /<html lang="de">/)
+  assert.match(page, /lang="en">I would like to receive/)
+  assert.match(page, /\(erforderlich\)/)
+  assert.doesNotMatch(page, /\(required\)/)
 })
 
 test('repeated presses and the back button show "confirmed" again and change nothing (AU25)', async () => {

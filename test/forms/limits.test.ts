@@ -71,7 +71,7 @@ test('a client with too many requests gets 429 with Retry-After, found behind tr
   assert.match(await refused.text(), /Please try again after .*12:10.*UTC/)
   assert.equal((await send('192.0.2.2', 'e@there.test')).status, 200)
   const ipv6 = await Promise.all(['1', '2', '3'].map((host) => send(`2001:db8::${host}`, `f${host}@there.test`)))
-  assert.deepEqual(ipv6.map(({ status }) => status).toSorted(), [200, 200, 429])
+  assert.equal(ipv6.filter(({ status }) => status === 429).length, 1)
   const [consent] = rows<{ request_client: string }>(
     postrider,
     'select request_client from consents where request_client is not null order by key limit 1',
@@ -227,7 +227,7 @@ test('2,000 sign-ups of 400 addresses by 100 clients send each address at most i
     for (const status of await Promise.all(sent)) statuses.set(status, (statuses.get(status) ?? 0) + 1)
     postrider.clock.leap(30 * SECOND)
   }
-  assert.deepEqual([...statuses.keys()].toSorted(), [200, 429])
+  assert.deepEqual(new Set(statuses.keys()), new Set([200, 429]))
   const most = rows<{ count: number }>(
     postrider,
     `select count(*) as count from outbound_emails group by "to" order by 1 desc limit 1`,

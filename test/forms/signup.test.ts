@@ -97,7 +97,7 @@ test('status, headers and body are the same for every kind of address (AU14, AU4
     const email = `${kind}@there.test`
     const answer = await visitor.send(slug, { email, ...(kind === 'robot' ? await honeypotOf(slug) : {}) })
     const body = (await answer.text()).replaceAll(email, 'ADDRESS')
-    answers.push(JSON.stringify([answer.status, [...answer.headers].sort(), body]))
+    answers.push(JSON.stringify([answer.status, [...answer.headers], body]))
   }
   assert.equal(new Set(answers).size, 1, answers.join('\n'))
   const tags = Object.fromEntries(

@@ -500,6 +500,7 @@ describe('time and network', () => {
     'acme/certificates.ts node:tls': 'what HTTPS shows to whom',
     'server/sandbox/dns.ts node:dgram': 'the DNS of the sandbox',
     'server/sandbox/receiver.ts node:https': 'the webhook receiver of the sandbox',
+    'server/sandbox/exchanger.ts fetch': 'a subscriber of the sandbox presses a button of this server',
     'net/guard.ts node:net': 'addresses in URLs, and the form of a look-up',
     'base/standby.ts node:net': 'the standby on this machine',
     'server/standby.ts node:net': 'the standby on this machine',
