@@ -166,3 +166,16 @@ export const secureUrl = () =>
       (value) => URL.canParse(value) && new URL(value).protocol === 'https:',
       'must be an https URL such as "https://acme-v02.api.letsencrypt.org/directory"',
     )
+
+/** The section of sign-ups at forms. */
+export const signupSettings = {
+  confirm_within: duration().prefault('7d'),
+  keep_requests: duration().prefault('30d'),
+  keep_proof: duration().prefault('1095d'),
+  min_time: duration().prefault('2s'),
+  per_address: z.int().min(0).default(3),
+  per_client: z.int().min(1).default(10),
+  per_client_day: z.int().min(1).default(100),
+  per_form: z.int().min(1).default(200),
+  check_mx: z.boolean().default(true),
+}

@@ -24,6 +24,7 @@ import {
   secureUrl,
   size,
   text,
+  signupSettings,
 } from './config-values.ts'
 import { dataDirBeside, instanceDataDir, instanceOf } from './config-file.ts'
 import { applyEnvironment, demandKnown, type Environment } from './config-environment.ts'
@@ -233,17 +234,7 @@ export const schema = z.strictObject({
     drill: z.enum(['never', 'daily', 'weekly', 'monthly']).default('weekly'),
     identity_file: text().default(''),
   }),
-  signup: section({
-    confirm_within: duration().prefault('7d'),
-    keep_requests: duration().prefault('30d'),
-    keep_proof: duration().prefault('1095d'),
-    min_time: duration().prefault('2s'),
-    per_address: z.int().min(0).default(3),
-    per_client: z.int().min(1).default(10),
-    per_client_day: z.int().min(1).default(100),
-    per_form: z.int().min(1).default(200),
-    check_mx: z.boolean().default(true),
-  }),
+  signup: section(signupSettings),
   campaigns: section({ brake_bounces: rate().default(0.05), brake_complaints: rate().default(0.003) }),
   privacy: section({
     ledger_copy: text().default(''),

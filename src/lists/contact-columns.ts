@@ -121,7 +121,7 @@ export const contactsIn =
     }
   }
 
-/** Returns a function for the date on which the contact of a record agreed. Throws an OperatorError without the column. */
+/** Returns a function for the date of consent in a record. Throws an OperatorError without the column. */
 function consentDates(source: { name: string }, titles: readonly string[], title: string | undefined) {
   const index = title === undefined ? -1 : titles.findIndex((each) => plain(each) === plain(title))
   if (title !== undefined && index < 0)

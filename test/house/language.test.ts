@@ -78,8 +78,8 @@ const once = (passages: readonly Passage[]): Passage[] =>
 const COMMENTS = /\/\*[^]*?\*\/|(?<=\s)\/\/[^\n]*/g
 const LITERALS = /'((?:[^'\\\n]|\\.)*)'|`((?:[^`\\]|\\.)*)`/g
 
-/** A line of code between two parts of a template literal. */
-const CODE = /\w\(|=>|^\s*[?:] /
+/** A line of code between two parts of a template literal, or of a style sheet. */
+const CODE = /\w\(|=>|^\s*[?:] |\{ .*: .*\}/
 
 /** Literals with two words or more in the code of pages. */
 const pageTexts = (): Passage[] =>
