@@ -151,9 +151,17 @@ function show(
     title: texts.t('page_title'),
     sender,
     body: html`${said ? html`<p role="status">${said(shown)}</p>` : ''}
-      <p class="soft">${texts.t('page_address', { address: leaving.email })}</p>
+      <p>${stateOf(shown)}</p>
       ${subscriptionOf(shown)} ${subscriber.audiences > 0 ? languageOf(shown) : ''} ${dataOf(shown)}`,
   })
+}
+
+/** The subscription as a sentence. The sender is named even if its list has no name for subscribers. */
+function stateOf({ from, leaving, leftAudience, leftDomain, texts: { t }, title }: ShownSubscriber): string {
+  const address = leaving.email
+  if (leftDomain || leftAudience) return t('page_address', { address })
+  if (title === null) return t('page_receives', { address, sender: from })
+  return t('page_receives_list', { address, list: title, sender: from })
 }
 
 /** Unsubscribing and its undo come first: no other content is needed for them. */

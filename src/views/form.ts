@@ -98,7 +98,7 @@ async function sendForm<R extends Resource>(visit: Visit, view: FormView<R>, giv
   for (const [name, value] of Object.entries(valuesOf(view.fields, given))) {
     const related = view.of.relationships?.[name]
     if (related) {
-      if (value !== '' || related.create === true) relationships[name] = { data: { type: related.type, id: value } }
+      if (value !== '' || isRequired(view.of, name)) relationships[name] = { data: { type: related.type, id: value } }
     } else if (value !== '' || isRequired(view.of, name)) attributes[name] = value
   }
   const answer = await visit.ask('POST', view.path ?? `/${type}`, { type, attributes, relationships })

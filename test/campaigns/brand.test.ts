@@ -162,10 +162,10 @@ let readers = 0
 
 test('subscribers see the title of an audience or the sender, and never its internal name', async () => {
   for (const [title, sender_name, says, list] of [
-    [null, null, 'email from <strong>here.test</strong>', 'List-Id: <'],
-    [null, 'Acme', 'email from <strong>Acme</strong>', 'List-Id: "Acme" <'],
-    ['Acme News', 'Acme', '<strong>Acme News</strong> from <strong>Acme</strong>', 'List-Id: "Acme News" <'],
-    ['Acme News', null, '<strong>Acme News</strong> from <strong>here.test</strong>', 'List-Id: "Acme News" <'],
+    [null, null, 'receives newsletters from here.test.', 'List-Id: <'],
+    [null, 'Acme', 'receives newsletters from Acme.', 'List-Id: "Acme" <'],
+    ['Acme News', 'Acme', 'receives Acme News from Acme.', 'List-Id: "Acme News" <'],
+    ['Acme News', null, 'receives Acme News from here.test.', 'List-Id: "Acme News" <'],
   ] as const) {
     await change({ sender_name })
     const { message, page } = await sentTo(`reader${++readers}@there.test`, title)

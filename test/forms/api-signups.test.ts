@@ -76,9 +76,13 @@ test('each outcome is named, and those without an email change nothing (AU17)', 
   await visitor.press(await visitor.link('new@there.test'), 'refuse')
   postrider.clock.leap(HOUR)
   assert.equal(await outcomeOf(id, { email: 'new@there.test' }), 'refused_lately')
-  const suppression = { email: 'stop@there.test', scope: 'all' }
+  const suppressions = [{ email: 'stop@there.test', reason: 'complaint' }]
   const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
-  const made = await postrider.api('POST', '/suppressions', document('suppressions', suppression, { relationships }))
+  const made = await postrider.api(
+    'POST',
+    '/suppression-imports',
+    document('suppression-imports', { suppressions }, { relationships }),
+  )
   assert.equal(made.status, 201, JSON.stringify(made.body))
   assert.equal(await outcomeOf(id, { email: 'stop@there.test' }), 'suppressed')
   const client_address = '2001:db8::7'

@@ -66,6 +66,7 @@ const LISTS: Record<string, () => string> = {
   'audit-entries': () => '/audit-entries',
   campaigns: () => '/campaigns',
   contacts: () => `/audiences/${audience}/contacts`,
+  forms: () => '/forms',
   images: () => '/images',
   'inbound-emails': () => '/inbound-emails',
   'inbox-messages': () => `/inboxes/${inbox}/messages`,

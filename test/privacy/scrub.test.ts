@@ -124,6 +124,7 @@ async function fill(user: number, of: number, said: string): Promise<void> {
         else if (name === 'user_key') values[name] = user
         else if (name === 'domain_key') values[name] = user
         else if (['campaign_key', 'contact_key', 'batch_key'].includes(name)) values[name] = null
+        else if (name === 'inbox_key' && !notnull) values[name] = null
         else if (/_key$|^key$/.test(name)) values[name] = of
         else if (name === 'id' || (name === 'hash' && type === 'TEXT')) values[name] = `${table}-${of}`
         else if (name === 'status') values[name] = table === 'deliveries' ? 'delivered' : 'x'
