@@ -99,7 +99,9 @@ test('tools/call sends and reads email as the user and the client', async () => 
   assert.equal(sent.structuredContent.data.attributes.agent_id, clientId)
   const read = (await call('get_email', { id: sent.structuredContent.data.id })).body.result
   assert.match(read.structuredContent.data.attributes.html, /Dear you/)
-  for (const { name, output } of MCP_TOOLS.filter((tool) => tool.name.startsWith('list_'))) {
+  const optional = ({ input }: (typeof MCP_TOOLS)[number]) =>
+    Object.values(input).every((schema) => schema.safeParse(undefined).success)
+  for (const { name, output } of MCP_TOOLS.filter((tool) => tool.name.startsWith('list_') && optional(tool))) {
     const { structuredContent } = (await call(name)).body.result
     assert.ok(outputOf(output).safeParse(structuredContent).success, name)
   }

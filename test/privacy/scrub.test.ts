@@ -92,7 +92,7 @@ for (const { name, person, table } of COLUMNS)
   if (person !== undefined && table !== 'attempts' && `${table}.${name}` !== 'inboxes.address')
     (SPOKEN[table] ??= []).push(name)
 const JSON_LISTS = /^(?:recipients|to|cc|bcc|reply_to|references|attachments)$/
-const EXACT = /^(?:contacts\.email|suppressions\.email|soft_bounces\.email|deliveries\.address)$/
+const EXACT = /^(?:contacts\.email|signups\.email|suppressions\.email|soft_bounces\.email|deliveries\.address)$/
 
 interface Column {
   name: string
@@ -182,6 +182,7 @@ test('scrubs every column with addresses, and keeps other addresses and the rows
   await store.write((tx) => {
     for (const [table, column] of [
       ['contacts', 'email'],
+      ['signups', 'email'],
       ['suppressions', 'email'],
       ['soft_bounces', 'email'],
     ])
