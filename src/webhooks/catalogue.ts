@@ -269,7 +269,7 @@ export const CATALOGUE: Record<EventType, EventDescription> = {
   'domain.receiver_recovered': of('A mailbox provider accepts your email as usual again.', 'domain', ofReceiver),
   'contact.confirmed': of('A contact confirmed its subscription.', 'domain', contact),
   'contact.unsubscribed': of(
-    'A contact unsubscribed from one audience. Who unsubscribes from all campaigns of a domain causes `email.unsubscribed`.',
+    'A contact unsubscribed from one audience. Unsubscribing from all campaigns of a domain causes `email.unsubscribed`.',
     'domain',
     contact,
   ),

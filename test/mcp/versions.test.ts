@@ -1,6 +1,7 @@
 // One endpoint serves MCP 2026-07-28 and the earlier versions by the SDK: the tools, the access rules and the results
 // are the same.
 import assert from 'node:assert/strict'
+import { z } from 'zod'
 import { test } from 'node:test'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
@@ -100,7 +101,7 @@ test('tools/call sends and reads email as the user and the client', async () => 
   const read = (await call('get_email', { id: sent.structuredContent.data.id })).body.result
   assert.match(read.structuredContent.data.attributes.html, /Dear you/)
   const optional = ({ input }: (typeof MCP_TOOLS)[number]) =>
-    Object.values(input).every((schema) => schema.safeParse(undefined).success)
+    Object.values(input).every((schema) => z.core.safeParse(schema, undefined).success)
   for (const { name, output } of MCP_TOOLS.filter((tool) => tool.name.startsWith('list_') && optional(tool))) {
     const { structuredContent } = (await call(name)).body.result
     assert.ok(outputOf(output).safeParse(structuredContent).success, name)
