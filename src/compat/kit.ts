@@ -18,7 +18,7 @@ import { endRepeats } from '../mail/batches.ts'
 import type { Store } from '../store/database.ts'
 import { createGate } from '../users/gate.ts'
 import type { TokenRequests } from '../users/requests.ts'
-import { inTime, whenAnswered } from './answer-time.ts'
+import { inTime, requestArrived, whenRead } from './answer-time.ts'
 import { WRONG_TOKEN, type WrongToken } from '../users/wrong-tokens.ts'
 
 export interface CompatDeps extends ErrorDeps {
@@ -104,7 +104,7 @@ export interface CompatCall {
 export interface CompatAnswer {
   status?: number
   body: unknown
-  /** The batch that it reports. An equal request is a repeat of the batch until the client has this answer. */
+  /** The batch that it reports. An equal request is a repeat of the batch until the client has read this answer. */
   batch?: string
   headers?: Record<string, string>
 }
@@ -174,6 +174,7 @@ async function perform(
   const headers: Record<string, string> = {}
   let caller: Caller | undefined
   context.set(WRONG_TOKEN, false satisfies WrongToken)
+  requestArrived(context)
   const answered = (status: number, error?: Code): void => {
     const { method, path } = context.req
     if (caller) gate.note?.(caller, { method, path, query: [], status, ...(error && { error }) })
@@ -192,7 +193,8 @@ async function perform(
     if (batch !== undefined) {
       // The server sees now if the client left while the request was processed.
       await turn()
-      whenAnswered(
+      whenRead(
+        deps.clock,
         context,
         () =>
           void deps.store

@@ -26,7 +26,7 @@ export interface BatchOptions {
   /** Any fault refuses the whole batch. */
   strict: boolean
   idempotency_key?: string | null | undefined
-  /** Without a key: the token whose equal request is a repeat until this one is answered. */
+  /** Without a key: the token whose equal request is a repeat until the client has read the answer to this one. */
   unansweredOf?: string | undefined
 }
 
