@@ -59,7 +59,14 @@ export const text = (max: number) =>
 
 const MOMENT = 'must be a timestamp such as "2026-01-31T09:00:00Z"'
 const ISO_MOMENT = z.iso.datetime({ offset: true })
-const isMoment = (value: string): boolean => ISO_MOMENT.safeParse(value).success
+const isMoment = (value: string): boolean =>
+  ISO_MOMENT.safeParse(value).success && isZone(/[+-]\d\d:?\d\d$/.exec(value)?.[0] ?? 'Z')
+
+/** Whether a time zone exists: a name, or an offset of at most 14 hours. */
+export function isZone(zone: string): boolean {
+  const [, hours, minutes] = /^[+-](\d\d):?(\d\d)$/.exec(zone) ?? []
+  return Number(minutes ?? 0) < 60 && Number(hours ?? 0) * 60 + Number(minutes ?? 0) <= 14 * 60
+}
 
 /** A timestamp, as ms. Responses contain milliseconds. */
 export const someMoment = z
