@@ -3,6 +3,7 @@
 // compatibility API itself only refuses what it cannot put into a request of the API.
 import { setImmediate as turn } from 'node:timers/promises'
 import { Hono, type Context } from 'hono'
+import { DAY, SECOND, startOfDay } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, Refusal, type Code } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
@@ -209,8 +210,18 @@ async function perform(
     const error = thrown instanceof CompatError ? thrown : errorOfRefusal(deps, thrown)
     answered(error.status, error.code)
     const { body, status, headers: own } = api.answerError(error)
-    return Response.json(body, { status, headers: { ...headers, ...error.headers, ...own } })
+    return Response.json(body, {
+      status,
+      headers: { ...headers, ...untilReset(deps, error), ...error.headers, ...own },
+    })
   }
+}
+
+/** Daily and monthly limits can only reset at the end of a UTC day. */
+function untilReset({ clock }: ErrorDeps, { code }: CompatError): Record<string, string> {
+  if (code !== 'volume_exceeded') return {}
+  const now = clock.now()
+  return { 'Retry-After': String(Math.ceil((startOfDay(now) + DAY - now) / SECOND)) }
 }
 
 const BROWSER =
