@@ -1,5 +1,6 @@
 // Reads the forms of Mailgun's clients, urlencoded or multipart, within limits.
 import { refuse } from '../base/errors.ts'
+import { inOwnTurn } from '../base/semaphore.ts'
 import { withBytes } from '../jsonapi/body.ts'
 import { hasManyFields } from '../views/html/fields.ts'
 import { invalid, type CompatCall } from './kit.ts'
@@ -92,7 +93,7 @@ export function withMailgunForm<T>(call: CompatCall, use: (form: MailgunForm) =>
     if (hasManyFields(bytes, type, MAX_PARTS))
       throw refuse('payload_too_large', `The form has more than ${MAX_PARTS} fields.`)
     const values = new Map<string, FormValue[]>()
-    for (const [given, value] of fieldsIn(bytes, type)) {
+    for (const [given, value] of await inOwnTurn(bytes.length, () => fieldsIn(bytes, type))) {
       if (given.length > MAX_NAME) throw invalid('', `A field has a name of more than ${MAX_NAME} characters.`)
       if (typeof value === 'string' && value.length > MAX_FIELD)
         throw invalid(given, `"${given}" must be at most ${MAX_FIELD} characters long.`)

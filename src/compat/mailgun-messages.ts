@@ -173,7 +173,7 @@ function filesOf(form: MailgunForm): CompatAttributes {
       const name = file.filename === '' ? `${field}-${attachments.length + 1}` : file.filename.replace(/^.*[/\\]/, '')
       attachments.push({
         filename: name,
-        content: file.bytes.toString('base64'),
+        content: file.bytes,
         ...(/^[\w.+-]+\/[\w.+-]+$/.test(file.type) && { content_type: file.type }),
         ...(inline && { content_id: name, disposition: 'inline' }),
       })

@@ -284,3 +284,18 @@ test('a form has at most 2,500 fields', async () => {
     assert.equal((await postFields(fields(2501), 'messages', form)).status, 413)
   }
 })
+
+test('large files of a form are stored byte for byte', async () => {
+  const files = [1, 2, 3].map((seed) => Buffer.alloc(1_500_000, `${seed} file of a form `))
+  const form = formOf(Object.entries(MESSAGE))
+  for (const [index, file] of files.entries()) form.append('attachment', new File([file], `${index}.bin`))
+  const { body, headers, status } = await postrider.raw('/v3/here.test/messages', {
+    method: 'POST',
+    headers: { Authorization: `Basic ${Buffer.from(`api:${postrider.token}`).toString('base64')}` },
+    body: form,
+  })
+  assert.equal(status, 200, JSON.stringify(body))
+  const raw = await postrider.api('GET', `/outbound-emails/${headers.get('postrider-email')}/raw`)
+  const text = String(raw.body).replaceAll('\r\n', '')
+  for (const file of files) assert.ok(text.includes(file.toString('base64')))
+})
