@@ -1,5 +1,5 @@
-// Reads forms (RFC 7578, WHATWG URL) as lists of fields. Files stay parts of the body's bytes, because the parser of the
-// runtime copies them several times.
+// Reads forms (RFC 7578, WHATWG URL) as lists of fields. Files stay parts of the body's bytes, because the parser of
+// the runtime copies them several times.
 import { isUtf8 } from 'node:buffer'
 import { knownCharset, textIn } from '../message/charset.ts'
 import { parseParameters } from '../message/mime-tree.ts'
@@ -90,7 +90,7 @@ function partsIn(bytes: Buffer, boundary: string): { header: Buffer; content: Bu
   const first = between.subarray(LINE.length)
   if (!bytes.subarray(0, first.length).equals(first)) throw malformed()
   for (let at = first.length; ;) {
-    if (/^--/.test(bytes.toString('latin1', at, at + 2))) return parts
+    if (bytes.toString('latin1', at, at + 2) === '--') return parts
     const end = bytes.indexOf(between, at)
     const head = bytes.subarray(at, at + MAX_PART_HEADER).indexOf('\r\n\r\n')
     const from = at + head + 2 * LINE.length

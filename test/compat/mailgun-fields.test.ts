@@ -250,10 +250,7 @@ test('members with the name __proto__ are kept', async () => {
   ])
   assert.equal(status, 200, JSON.stringify(body))
   const email = await postrider.api('GET', `/outbound-emails/${headers.get('postrider-email')}`)
-  assert.deepEqual(Object.entries(email.body.data.attributes.metadata).toSorted(), [
-    ['__proto__', 'a'],
-    ['constructor', 'b'],
-  ])
+  assert.deepEqual(email.body.data.attributes.metadata, JSON.parse('{"__proto__":"a","constructor":"b"}'))
   const header = await postFields([...Object.entries(MESSAGE), ['h:__proto__', 'a']])
   assert.equal(header.status, 200, JSON.stringify(header.body))
   const withHeader = await postrider.api('GET', `/outbound-emails/${header.headers.get('postrider-email')}`)
@@ -286,7 +283,7 @@ test('a form has at most 2,500 fields', async () => {
 })
 
 test('large files of a form are stored byte for byte', async () => {
-  const files = [1, 2, 3].map((seed) => Buffer.alloc(1_500_000, `${seed} file of a form `))
+  const files = [1_100_000, 9_000_000, 1_100_000].map((size, index) => Buffer.alloc(size, `${index} file of a form `))
   const form = formOf(Object.entries(MESSAGE))
   for (const [index, file] of files.entries()) form.append('attachment', new File([file], `${index}.bin`))
   const { body, headers, status } = await postrider.raw('/v3/here.test/messages', {
