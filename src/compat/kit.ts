@@ -3,6 +3,7 @@
 // compatibility API itself only refuses what it cannot put into a request of the API.
 import { setImmediate as turn } from 'node:timers/promises'
 import { Hono, type Context } from 'hono'
+import { DAY, SECOND, startOfDay } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
 import { codeOf, Refusal, type Code } from '../base/errors.ts'
 import { isObject } from '../base/json.ts'
@@ -18,7 +19,7 @@ import { endRepeats } from '../mail/batches.ts'
 import type { Store } from '../store/database.ts'
 import { createGate } from '../users/gate.ts'
 import type { TokenRequests } from '../users/requests.ts'
-import { inTime, whenAnswered } from './answer-time.ts'
+import { inTime, requestArrived, whenRead } from './answer-time.ts'
 import { WRONG_TOKEN, type WrongToken } from '../users/wrong-tokens.ts'
 
 export interface CompatDeps extends ErrorDeps {
@@ -104,7 +105,7 @@ export interface CompatCall {
 export interface CompatAnswer {
   status?: number
   body: unknown
-  /** The batch that it reports. An equal request is a repeat of the batch until the client has this answer. */
+  /** The batch that it reports. An equal request is a repeat of the batch until the client has read this answer. */
   batch?: string
   headers?: Record<string, string>
 }
@@ -174,6 +175,7 @@ async function perform(
   const headers: Record<string, string> = {}
   let caller: Caller | undefined
   context.set(WRONG_TOKEN, false satisfies WrongToken)
+  requestArrived(context)
   const answered = (status: number, error?: Code): void => {
     const { method, path } = context.req
     if (caller) gate.note?.(caller, { method, path, query: [], status, ...(error && { error }) })
@@ -192,7 +194,8 @@ async function perform(
     if (batch !== undefined) {
       // The server sees now if the client left while the request was processed.
       await turn()
-      whenAnswered(
+      whenRead(
+        deps.clock,
         context,
         () =>
           void deps.store
@@ -207,8 +210,18 @@ async function perform(
     const error = thrown instanceof CompatError ? thrown : errorOfRefusal(deps, thrown)
     answered(error.status, error.code)
     const { body, status, headers: own } = api.answerError(error)
-    return Response.json(body, { status, headers: { ...headers, ...error.headers, ...own } })
+    return Response.json(body, {
+      status,
+      headers: { ...headers, ...untilReset(deps, error), ...error.headers, ...own },
+    })
   }
+}
+
+/** Daily and monthly limits can only reset at the end of a UTC day. */
+function untilReset({ clock }: ErrorDeps, { code }: CompatError): Record<string, string> {
+  if (code !== 'volume_exceeded') return {}
+  const now = clock.now()
+  return { 'Retry-After': String(Math.ceil((startOfDay(now) + DAY - now) / SECOND)) }
 }
 
 const BROWSER =

@@ -53,12 +53,15 @@ interface EventPlace {
 }
 
 const FILTERS = ['event', 'tags', 'recipient', 'message-id', 'from', 'to', 'subject', 'severity'] as const
-const UNSUPPORTED = ['list', 'attachment', 'size']
+/** `pretty` is only about white space in the answer. */
+const KNOWN: readonly string[] = ['begin', 'end', 'ascending', 'limit', 'pretty', ...FILTERS]
 
 /** Reads the parameters of the first page. Throws a CompatError. */
 function queryOf(call: CompatCall, domain: string): EventQuery {
   const given = call.context.req.query()
-  for (const name of UNSUPPORTED) if (given[name] !== undefined) throw invalid(name, `"${name}" is not supported.`)
+  for (const name of Object.keys(given))
+    if (!KNOWN.includes(name))
+      throw invalid(name.slice(0, 100), `"${name.slice(0, 100)}" is not supported. Use ${KNOWN.join(', ')}.`)
   const limit = given['limit'] ?? String(USUAL)
   if (!/^\d{1,9}$/.test(limit) || Number(limit) < 1) throw invalid('limit', `"limit" must be 1 to ${MOST}.`)
   const [begin, end] = (['begin', 'end'] as const).map((name) => {

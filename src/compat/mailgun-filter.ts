@@ -21,6 +21,11 @@ export function parseFilter(name: string, text: string): FilterExpression {
     tokens.lastIndex = at
     const [, quoted, bare] = tokens.exec(text) ?? []
     const word = quoted ?? bare
+    if (bare !== undefined && /^(?:or|and|not)$/i.test(bare) && bare !== bare.toUpperCase())
+      throw invalid(
+        name,
+        `"${name}" has the operator ${bare} in lower case. Write ${bare.toUpperCase()}, or "${bare}" in quotes if it is a word.`,
+      )
     if (word === undefined || bare === 'NOT' || bare?.startsWith('-') || ++count > MAX_WORDS) throw broken()
     if (bare === 'OR' || bare === 'AND') {
       if (wantsWord) throw broken()

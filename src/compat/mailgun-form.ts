@@ -1,20 +1,30 @@
 // Reads the forms of Mailgun's clients, urlencoded or multipart, within limits.
 import { refuse } from '../base/errors.ts'
+import { inOwnTurn } from '../base/semaphore.ts'
 import { withBytes } from '../jsonapi/body.ts'
 import { hasManyFields } from '../views/html/fields.ts'
-import { CompatError, invalid, type CompatCall } from './kit.ts'
+import { invalid, type CompatCall } from './kit.ts'
+import { fieldsIn, type FormFile } from './mailgun-multipart.ts'
 
 const MAX_PARTS = 2500
 const MAX_NAME = 256
 const MAX_FIELD = 25 * 1024 * 1024
 
+type FormValue = string | FormFile
+
+/** Names are compared without case, except for those that the client chooses behind "v:" and "h:". */
+function canonical(name: string): string {
+  if (/^h:x-mailgun-variables$/i.test(name)) return 'h:X-Mailgun-Variables'
+  return /^[hv]:/i.test(name) ? name.charAt(0).toLowerCase() + name.slice(1) : name.toLowerCase()
+}
+
 /** A form: the values of each field in their order. */
 export class MailgunForm {
-  readonly #values: Map<string, (string | File)[]>
+  readonly #values: Map<string, FormValue[]>
   /** The names that were read or refused. The others are ignored. */
   readonly #read = new Set<string>()
 
-  constructor(values: Map<string, (string | File)[]>) {
+  constructor(values: Map<string, FormValue[]>) {
     this.#values = values
   }
 
@@ -40,13 +50,18 @@ export class MailgunForm {
     })
   }
 
-  /** The last text of a field, as browsers and Mailgun understand repeated fields, or undefined. */
+  /** The text of a field, or undefined. Throws a CompatError for several: one of them would be lost. */
   text(name: string): string | undefined {
-    return this.texts(name).at(-1)
+    return this.#only(name, this.texts(name))
+  }
+
+  #only<Value>(name: string, all: readonly Value[]): Value | undefined {
+    if (all.length > 1) throw invalid(name, `"${name}" can have one value, and the request has ${all.length}.`)
+    return all[0]
   }
 
   /** All files of a field. Throws a CompatError for text. */
-  files(name: string): File[] {
+  files(name: string): FormFile[] {
     this.#read.add(name)
     return (this.#values.get(name) ?? []).map((value) => {
       if (typeof value === 'string') throw invalid(name, `"${name}" must be a file with a file name.`)
@@ -55,11 +70,10 @@ export class MailgunForm {
   }
 
   /** The text of a field that may be a file. */
-  async content(name: string): Promise<Buffer | undefined> {
+  content(name: string): Buffer | undefined {
     this.#read.add(name)
-    const value = this.#values.get(name)?.at(-1)
-    if (value === undefined) return undefined
-    return typeof value === 'string' ? Buffer.from(value) : Buffer.from(await value.arrayBuffer())
+    const value = this.#only(name, this.#values.get(name) ?? [])
+    return typeof value === 'string' ? Buffer.from(value) : value?.bytes
   }
 
   /** yes, no, or undefined if the field is absent. Throws a CompatError for another word. */
@@ -72,65 +86,21 @@ export class MailgunForm {
   }
 }
 
-/** The beginning of a part that is a text, with a name that needs no decoding. */
-const TEXT_PART = /^\r\ncontent-disposition: form-data; name="([\w:.-]+)"$/i
-const LINE = Buffer.from('\r\n')
-
-/**
- * The fields of a multipart form in the way that clients write forms without files, or undefined for any other form. It
- * costs an eighth of the parser of the runtime, which reads a stream.
- */
-export function textFields(bytes: Buffer, type: string): [string, string][] | undefined {
-  const [, boundary] = /^multipart\/form-data; ?boundary=([\w-]{1,70})$/i.exec(type) ?? []
-  if (boundary === undefined) return undefined
-  const between = Buffer.from(`\r\n--${boundary}`)
-  const fields: [string, string][] = []
-  if (!bytes.subarray(0, between.length - LINE.length).equals(between.subarray(LINE.length))) return undefined
-  let at = between.length - LINE.length
-  for (let end = bytes.indexOf(between, at); end >= 0; end = bytes.indexOf(between, at)) {
-    const from = bytes.indexOf('\r\n\r\n', at)
-    const [, name] =
-      (from >= 0 && from <= at + 2 * MAX_NAME && TEXT_PART.exec(bytes.toString('latin1', at, from))) || []
-    // A byte order mark is not part of the text.
-    if (name === undefined || from + 4 > end || bytes[from + 4] === 0xef) return undefined
-    fields.push([name, bytes.toString('utf8', from + 4, end)])
-    at = end + between.length
-  }
-  return /^--(?:\r\n)?$/.test(bytes.toString('latin1', at, at + 5)) ? fields : undefined
-}
-
-/** The fields of a form. Throws a CompatError. */
-async function parsedForm(bytes: Buffer<ArrayBuffer>, type: string): Promise<Iterable<[string, string | File]>> {
-  if (/^application\/x-www-form-urlencoded\b/i.test(type)) return new URLSearchParams(bytes.toString())
-  const texts = textFields(bytes, type)
-  if (texts) return texts
-  try {
-    const form = await new Response(bytes, { headers: { 'Content-Type': type } }).formData()
-    return form as unknown as Iterable<[string, string | File]>
-  } catch {
-    throw new CompatError(400, [
-      {
-        code: 'invalid_document',
-        detail: 'The body must be a form: application/x-www-form-urlencoded or multipart/form-data.',
-        field: undefined,
-      },
-    ])
-  }
-}
-
 /** Runs `use` with the form of a request. Throws a CompatError or a Refusal. */
 export function withMailgunForm<T>(call: CompatCall, use: (form: MailgunForm) => Promise<T>): Promise<T> {
   const type = call.header('content-type') ?? ''
   return withBytes(call.context.req.raw, call.limits, async (bytes) => {
     if (hasManyFields(bytes, type, MAX_PARTS))
       throw refuse('payload_too_large', `The form has more than ${MAX_PARTS} fields.`)
-    const parsed = await parsedForm(bytes, type)
-    const values = new Map<string, (string | File)[]>()
-    for (const [name, value] of parsed) {
-      if (name.length > MAX_NAME) throw invalid('', `A field has a name of more than ${MAX_NAME} characters.`)
+    const values = new Map<string, FormValue[]>()
+    for (const [given, value] of await inOwnTurn(bytes.length, () => fieldsIn(bytes, type))) {
+      if (given.length > MAX_NAME) throw invalid('', `A field has a name of more than ${MAX_NAME} characters.`)
       if (typeof value === 'string' && value.length > MAX_FIELD)
-        throw invalid(name, `"${name}" must be at most ${MAX_FIELD} characters long.`)
-      values.set(name, [...(values.get(name) ?? []), value])
+        throw invalid(given, `"${given}" must be at most ${MAX_FIELD} characters long.`)
+      const name = canonical(given)
+      const others = values.get(name)
+      if (others) others.push(value)
+      else values.set(name, [value])
     }
     return use(new MailgunForm(values))
   })

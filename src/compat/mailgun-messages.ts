@@ -2,6 +2,7 @@
 // complete MIME message.
 import { isObject, jsonOf } from '../base/json.ts'
 import { JsonGuard } from '../jsonapi/json-guard.ts'
+import { isZone } from '../jsonapi/schemas.ts'
 import { parseAddress } from '../message/address.ts'
 import { MAX_HEADER } from '../message/mime-tree.ts'
 import { ignoredHeader, invalid, type CompatAttributes, type CompatAnswer, type CompatCall } from './kit.ts'
@@ -75,7 +76,7 @@ function refuseUnsafe(form: MailgunForm): void {
 
 /** The headers of a message: attributes for those that have one, and the others. */
 function headersOf(form: MailgunForm, domain: string, isBatch: boolean): CompatAttributes {
-  const headers: Record<string, string> = {}
+  const headers = new Map<string, string>()
   const to: CompatAttributes = {}
   let [list, post] = ['', false]
   for (const name of form.names().filter((each) => each.startsWith('h:'))) {
@@ -90,10 +91,10 @@ function headersOf(form: MailgunForm, domain: string, isBatch: boolean): CompatA
       if (isOfDomain(text, domain) || (isBatch && text.includes('%recipient.'))) to['message_id'] = text
     } else if (lower === 'list-unsubscribe') list = text
     else if (lower === 'list-unsubscribe-post') post = true
-    else headers[field] = text
+    else headers.set(field, text)
   }
   if (list !== '') Object.assign(to, unsubscribeOf(list, post, isBatch))
-  return Object.keys(headers).length > 0 ? { ...to, headers } : to
+  return headers.size > 0 ? { ...to, headers: Object.fromEntries(headers) } : to
 }
 
 const isOfDomain = (messageId: string, domain: string): boolean => messageId.toLowerCase().endsWith(`@${domain}>`)
@@ -113,18 +114,19 @@ function guardedJson(text: string): unknown {
 }
 
 function metadataOf(form: MailgunForm): CompatAttributes {
-  const metadata: Record<string, string> = {}
+  const members = new Map<string, string>()
   const given = form.text('h:X-Mailgun-Variables')
   if (given !== undefined && given !== '') {
     const read = guardedJson(given)
     if (!isObject(read)) throw invalid('h:X-Mailgun-Variables', '"h:X-Mailgun-Variables" must be a JSON object.')
-    for (const [name, value] of Object.entries(read)) metadata[name] = textOf(value)
+    for (const [name, value] of Object.entries(read)) members.set(name, textOf(value))
   }
   for (const name of form.names().filter((each) => each.startsWith('v:')))
-    metadata[name.slice(2)] = form.text(name) ?? ''
+    members.set(name.slice(2), form.text(name) ?? '')
+  const metadata = Object.fromEntries(members)
   if (JSON.stringify(metadata).length > MAX_METADATA)
     throw invalid('v:*', `The variables must be at most ${MAX_METADATA} characters long together.`)
-  return Object.keys(metadata).length > 0 ? { metadata } : {}
+  return members.size > 0 ? { metadata } : {}
 }
 
 /** Tracking, tags and the time of sending. */
@@ -148,25 +150,30 @@ function optionsOf(form: MailgunForm): CompatAttributes {
 
 /** An RFC 5322 date or epoch seconds, as a timestamp. Throws a CompatError. */
 export function timeIn(name: string, text: string): string {
-  const at = /^\d{1,12}(?:\.\d{1,9})?$/.test(text) ? Math.round(Number(text) * 1000) : Date.parse(text)
+  const isEpoch = /^\d{1,12}(?:\.\d{1,9})?$/.test(text)
+  const at = isEpoch ? Math.round(Number(text) * 1000) : Date.parse(text)
   // A date without a time zone would be read in that of this server.
-  const isZoned = /^\d|(?:[+-]\d{4}|GMT|UTC?|Z)\s*(?:\([^()]*\))?$/.test(text)
+  const [, zone] = /([+-]\d\d:?\d\d|GMT|UTC?|Z)\s*(?:\([^()]*\))?$/.exec(text) ?? []
+  const isZoned = isEpoch || (zone !== undefined && isZone(zone))
   if (Number.isNaN(at) || !isZoned || Math.abs(at) > 8.64e15)
-    throw invalid(name, `"${name}" must be a date such as "Fri, 14 Oct 2011 23:10:10 +0000", or seconds since 1970.`)
+    throw invalid(
+      name,
+      `"${name}" must be a date with a time zone up to 14 hours from UTC such as "Fri, 14 Oct 2011 23:10:10 +0000", or seconds since 1970.`,
+    )
   return new Date(at).toISOString()
 }
 
-async function filesOf(form: MailgunForm): Promise<CompatAttributes> {
+function filesOf(form: MailgunForm): CompatAttributes {
   const attachments: CompatAttributes[] = []
   for (const [field, inline] of [
     ['attachment', false],
     ['inline', true],
   ] as const)
     for (const file of form.files(field)) {
-      const name = file.name === '' ? `${field}-${attachments.length + 1}` : file.name.replace(/^.*[/\\]/, '')
+      const name = file.filename === '' ? `${field}-${attachments.length + 1}` : file.filename.replace(/^.*[/\\]/, '')
       attachments.push({
         filename: name,
-        content: Buffer.from(await file.arrayBuffer()).toString('base64'),
+        content: file.bytes,
         ...(/^[\w.+-]+\/[\w.+-]+$/.test(file.type) && { content_type: file.type }),
         ...(inline && { content_id: name, disposition: 'inline' }),
       })
@@ -194,26 +201,31 @@ const OWN = { recipient: 'postrider:to', recipient_email: 'postrider:email', rec
 const UNKNOWN =
   /%(?:unsubscribe_url|tag_unsubscribe_url|mailing_list_unsubscribe_url|unsubscribe_email|tag_unsubscribe_email)%/
 
-/** A text with placeholders of the API instead of those of Mailgun. */
-function placed(name: string, text: string): string {
+function refusePlaceholder(name: string, text: string): void {
   const [unknown] = UNKNOWN.exec(text) ?? []
   if (unknown !== undefined)
     throw invalid(
       name,
       `${unknown} is not supported in "${name}". Use your own link, or "h:List-Unsubscribe" with <%unsubscribe_email%>.`,
     )
+}
+
+/** A text with placeholders of the API instead of those of Mailgun. */
+function placed(name: string, text: string): string {
+  refusePlaceholder(name, text)
   return text.replace(
     /%(recipient|recipient_email|recipient_name)%/g,
     (_, key: keyof typeof OWN) => `%recipient.${OWN[key]}%`,
   )
 }
 
+/** All texts of an email with placeholders of the API. Throws a CompatError for placeholders that are not supported. */
 function mapTexts(value: unknown, name: string): unknown {
   if (typeof value === 'string') return placed(name, value)
   if (Array.isArray(value)) return value.map((each) => mapTexts(each, name))
-  return isObject(value)
-    ? Object.fromEntries(Object.entries(value).map(([key, each]) => [key, mapTexts(each, name)]))
-    : value
+  if (!isObject(value)) return value
+  const nameOf = (key: string): string => (name === 'headers' ? `h:${key}` : name === '' ? key : name)
+  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, mapTexts(each, nameOf(key))]))
 }
 
 const QUEUED = 'Queued. Thank you.'
@@ -259,7 +271,7 @@ export const sendMessage = (call: CompatCall): Promise<CompatAnswer> =>
       ...headersOf(form, domain, variables !== undefined),
       ...metadataOf(form),
       ...optionsOf(form),
-      ...(await filesOf(form)),
+      ...filesOf(form),
     }
     const to = addressesIn(form.texts('to'))
     const copies = { cc: addressesIn(form.texts('cc')), bcc: addressesIn(form.texts('bcc')) }
@@ -270,6 +282,8 @@ export const sendMessage = (call: CompatCall): Promise<CompatAnswer> =>
         'to',
         '"to" can have one address here, because every recipient would see the others. Send "recipient-variables", so that each gets a separate email, or use "cc".',
       )
+    const { attachments: _, metadata: _own, ...texts } = attributes
+    mapTexts(texts, '')
     const { created, headers } = await call.create('outbound-emails', {
       ...attributes,
       to: to[0],
@@ -312,7 +326,7 @@ async function sendBatch(
   const { from, message_id, metadata, tags, attachments, ...texts } = attributes
   const domain = parseAddress(String(from))?.domain ?? ''
   const email = {
-    ...withReachableOneClick(mapTexts(texts, 'html') as CompatAttributes, recipients),
+    ...withReachableOneClick(mapTexts(texts, '') as CompatAttributes, recipients),
     ...withoutUndefined({ from, metadata, tags, attachments }),
   }
   const { created, headers } = await call.create('outbound-email-batches', {
@@ -374,11 +388,17 @@ const MIME_OPTIONS: Readonly<Record<string, string>> = {
   'x-mailgun-track-clicks': 'o:tracking-clicks',
 }
 
+const noVariables = (field: string) =>
+  invalid(field, 'A MIME message cannot have recipient variables. Use "messages" with "recipient-variables".')
+
 export const sendMime = (call: CompatCall): Promise<CompatAnswer> =>
   withMailgunForm(call, async (form) => {
-    const message = await form.content('message')
+    const message = form.content('message')
     if (!message || message.length === 0)
       throw invalid('message', '"message" is required: the MIME message.', 'required')
+    if (form.text('recipient-variables')) throw noVariables('recipient-variables')
+    // Most messages have no such word, and a large one would be in memory twice.
+    if (message.includes('unsubscribe_')) refusePlaceholder('message', message.toString('latin1'))
     const { options, raw } = withoutOptions(message, form)
     refuseUnsafe(options)
     const recipients = addressesIn(form.texts('to')).map((text) => parseAddress(text)?.address ?? text)
@@ -414,11 +434,7 @@ function withoutOptions(message: Buffer, form: MailgunForm): { raw: Buffer; opti
   for (const field of own) {
     const [, name = '', text = ''] = /^([^:]+):([^]*)$/.exec(field.replace(/\r?\n[ \t]+/g, ' ')) ?? []
     const option = MIME_OPTIONS[name.trim().toLowerCase()]
-    if (name.trim().toLowerCase() === 'x-mailgun-recipient-variables')
-      throw invalid(
-        'message',
-        'X-Mailgun-Recipient-Variables is not supported. Use "messages" with "recipient-variables".',
-      )
+    if (name.trim().toLowerCase() === 'x-mailgun-recipient-variables') throw noVariables('message')
     const key = option ?? name.trim()
     values.set(key, [...(values.get(key) ?? []), text.trim()])
   }

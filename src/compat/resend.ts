@@ -1,5 +1,6 @@
 // The compatibility API for Resend's clients: sends emails, changes and cancels scheduled ones, and shows emails and
 // domains (https://resend.com/docs/api-reference). Its SDKs put these paths behind their base URL.
+import { inOwnTurn } from '../base/semaphore.ts'
 import { JsonGuard } from '../jsonapi/json-guard.ts'
 import { withBody } from '../jsonapi/body.ts'
 import {
@@ -158,16 +159,19 @@ function emailFrom(given: unknown, ignored: Set<string>): CompatAttributes {
 
 const readBody = <T>(call: CompatCall, use: (value: unknown) => Promise<T>): Promise<T> =>
   // Earlier SDKs send files as lists of numbers.
-  withBody(call.context.req.raw, { ...call.limits, guard: new JsonGuard({ numbers: true }) }, (text) => {
-    try {
-      return use(JSON.parse(text))
-    } catch (thrown) {
-      if (!(thrown instanceof SyntaxError)) throw thrown
-      throw new CompatError(400, [
-        { code: 'invalid_document', detail: 'The request body is not valid JSON.', field: undefined },
-      ])
-    }
-  })
+  withBody(call.context.req.raw, { ...call.limits, guard: new JsonGuard({ numbers: true }) }, async (text) =>
+    use(await inOwnTurn(text.length, () => jsonIn(text))),
+  )
+
+function jsonIn(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    throw new CompatError(400, [
+      { code: 'invalid_document', detail: 'The request body is not valid JSON.', field: undefined },
+    ])
+  }
+}
 
 /** The attribute for the header Idempotency-Key. Throws a CompatError. */
 function idempotencyOf({ header }: CompatCall): CompatAttributes {

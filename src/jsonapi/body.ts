@@ -5,6 +5,7 @@ import { isAscii } from 'node:buffer'
 import type { IncomingMessage } from 'node:http'
 import { codeOf, refuse, Refusal } from '../base/errors.ts'
 import { HeldMemory, release, type Budget } from '../base/memory.ts'
+import { inOwnTurn } from '../base/semaphore.ts'
 import { JsonGuard } from './json-guard.ts'
 
 /** The maximum size of a body in bytes, unless the route has another limit (D74). */
@@ -52,8 +53,8 @@ export function withBody<T>(
   return withBytes(
     request,
     limits,
-    (bytes) => {
-      const text = decoded(bytes)
+    async (bytes) => {
+      const text = await inOwnTurn(bytes.length, () => decoded(bytes))
       release(bytes)
       // A small body is not checked while it arrives, so its text is.
       if (!guard.begun) guard.read(text)

@@ -7,6 +7,7 @@ import { Hono, type Context } from 'hono'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { codeOf, refuse, type Refusal } from '../base/errors.ts'
 import { ownerOf, type Budget } from '../base/memory.ts'
+import { inOwnTurn } from '../base/semaphore.ts'
 import { USUAL_BODY, withBody, type BodyLimits } from './body.ts'
 import { Turns } from './changed.ts'
 import { errorOf } from './errors.ts'
@@ -247,5 +248,7 @@ async function answerCaller<Parts>(
     return perform(options, action, { asked, commonHeaders, self, caller, query, document })
   }
   if (asked.document) return withDocument(asked.document)
-  return withBody(asked.request, limits, (text) => withDocument(request.parseDocument(text)))
+  return withBody(asked.request, limits, async (text) =>
+    withDocument(await inOwnTurn(text.length, () => request.parseDocument(text))),
+  )
 }

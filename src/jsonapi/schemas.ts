@@ -59,7 +59,14 @@ export const text = (max: number) =>
 
 const MOMENT = 'must be a timestamp such as "2026-01-31T09:00:00Z"'
 const ISO_MOMENT = z.iso.datetime({ offset: true })
-const isMoment = (value: string): boolean => ISO_MOMENT.safeParse(value).success
+const isMoment = (value: string): boolean =>
+  ISO_MOMENT.safeParse(value).success && isZone(/[+-]\d\d:?\d\d$/.exec(value)?.[0] ?? 'Z')
+
+/** Whether a time zone exists: a name, or an offset of at most 14 hours. */
+export function isZone(zone: string): boolean {
+  const [, hours, minutes] = /^[+-](\d\d):?(\d\d)$/.exec(zone) ?? []
+  return Number(minutes ?? 0) < 60 && Number(hours ?? 0) * 60 + Number(minutes ?? 0) <= 14 * 60
+}
 
 /** A timestamp, as ms. Responses contain milliseconds. */
 export const someMoment = z
@@ -251,10 +258,16 @@ export const headerFields = () =>
       return entries
     })
 
+const isBase64 = (text: string): boolean => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text)
+
 /** Strict base64 (RFC 4648 §4). Checked without decoding: an attachment may have 40 MB. */
-export const base64 = z
-  .string('must be a string')
-  .refine((text) => text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text), 'must be base64')
+export const base64 = z.string('must be a string').refine(isBase64, 'must be base64')
+
+/** A file in base64. Inside the process, it can be bytes, which JSON cannot contain. */
+const fileContent = z
+  .custom<string | Buffer>((value) => typeof value === 'string' || Buffer.isBuffer(value), 'must be a string')
+  .refine((value) => typeof value !== 'string' || isBase64(value), 'must be base64')
+  .meta({ type: 'string' })
 
 /**
  * A media type with its parameters (RFC 2045 §5.1), but without a file name, which only the attribute `filename` sets.
@@ -265,7 +278,7 @@ const MEDIA_TYPE = /^[\w.+-]+\/[\w.+-]+(?: *; *(?!(?:file)?name=)[\w-]+=(?:[\w.+
 export const attachment = () =>
   z
     .strictObject({
-      content: base64.optional().describe('File in base64. Required without `path`.'),
+      content: fileContent.optional().describe('File in base64. Required without `path`.'),
       path: line(2000)
         .optional()
         .describe(

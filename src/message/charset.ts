@@ -29,7 +29,7 @@ const HEAD_OF_PAGE = 4096
  * A charset that a message names, or undefined if it does not define bytes above 127, is unknown, or hides markup
  * (UTF-7).
  */
-function usable(charset: string | undefined): string | undefined {
+export function knownCharset(charset: string | undefined): string | undefined {
   const name = charset?.trim() ?? ''
   if (/^utf-?8$/i.test(name)) return 'utf-8'
   if (name === '' || name.length > 40 || SAYS_NOTHING.has(name.toLowerCase().replace(/[^a-z0-9]/g, '')))
@@ -39,7 +39,7 @@ function usable(charset: string | undefined): string | undefined {
 
 /** Bytes as text. Without a usable charset: ISO-2022-JP if its escapes are there, UTF-8 if valid, else windows-1252. */
 export function textIn(bytes: Buffer, charset: string | undefined): string {
-  const named = usable(charset)
+  const named = knownCharset(charset)
   if (named !== undefined) return decode(bytes, named).toWellFormed()
   if (!isUtf8(bytes)) return decode(bytes, FALLBACK)
   return decode(bytes, ESCAPES.some((escape) => bytes.includes(escape)) ? 'iso-2022-jp' : 'utf-8')
@@ -47,7 +47,7 @@ export function textIn(bytes: Buffer, charset: string | undefined): string {
 
 /** An HTML page as text. Without a usable charset, the one that its `meta` element names (WHATWG HTML, prescan). */
 export function pageIn(bytes: Buffer, charset: string | undefined): string {
-  if (usable(charset) !== undefined) return textIn(bytes, charset)
+  if (knownCharset(charset) !== undefined) return textIn(bytes, charset)
   const head = bytes.toString('latin1', 0, HEAD_OF_PAGE).replace(/<!--[\s\S]*?-->/g, '')
   const [, named] = /<meta\b[^>]{0,500}?\bcharset\s{0,9}=\s{0,9}["']?\s{0,9}([\w.:+-]{1,40})/i.exec(head) ?? []
   // Its bytes are ASCII, so it cannot be UTF-16.
@@ -67,7 +67,7 @@ const WIDE = /[\u0100-\uffff]/
 function fieldIn(value: string, charset: string | undefined): string {
   if (WIDE.test(value)) return value
   const bytes = Buffer.from(value, 'latin1')
-  return textIn(bytes, isUtf8(bytes) || usable(charset) === 'utf-8' ? undefined : charset)
+  return textIn(bytes, isUtf8(bytes) || knownCharset(charset) === 'utf-8' ? undefined : charset)
 }
 
 const WORD = /=\?([\w.:+-]+)(?:\*[\w-]*)?\?([bq])\?([^?]*)\?=/gi
@@ -79,7 +79,7 @@ const WORD = /=\?([\w.:+-]+)(?:\*[\w-]*)?\?([bq])\?([^?]*)\?=/gi
 export function decoded(value: string, charset?: string): string {
   const text = fieldIn(value.slice(0, MAX_VALUE), charset)
   const named = text.replace(WORD, (word, name: string, encoding: string, content: string) => {
-    if (usable(name) !== undefined) return word
+    if (knownCharset(name) !== undefined) return word
     const guess = libmime.decodeWord('utf-8', encoding, content).includes('\ufffd') ? FALLBACK : 'utf-8'
     return `=?${guess}?${encoding}?${content}?=`
   })

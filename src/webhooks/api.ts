@@ -92,7 +92,8 @@ export const webhooks = define('webhooks', {
       create: 'optional',
       update: true,
       read: 'never',
-      about: 'Password for HTTP Basic authentication, stored encrypted: for listmonk, the token of the API user.',
+      about:
+        'Password for HTTP Basic authentication, stored encrypted: for listmonk, the token of the API user. Required to change `url` to another server if a password is stored.',
     }),
     active: field(z.boolean('must be true or false'), {
       update: true,

@@ -68,6 +68,17 @@ function checkCredentials(
       throw refuseAttribute('invalid', name, `"${name}" can only be set if "format" is "listmonk". Remove it.`)
 }
 
+/** Throws 422 for another server that would get the stored password. */
+function checkSameServer(before: Webhook, { password, url }: WebhookChange): void {
+  if (url === undefined || before.sealed_password === null || password !== undefined) return
+  if (URL.parse(url)?.origin !== URL.parse(before.url)?.origin)
+    throw refuseAttribute(
+      'required',
+      'password',
+      '"password" is required if "url" changes to another server. Send the password for that server, or null.',
+    )
+}
+
 /** The columns of credentials that a request sets. */
 const credentialsOf = (
   keyring: Keyring,
@@ -143,6 +154,7 @@ export async function changeWebhook(
     const before = webhookByKey(tx, key)
     if (!before) throw refuse('not_found', 'No such resource exists. Check the id in the URL.')
     checkCredentials(before, change)
+    checkSameServer(before, change)
     tx.run(
       db
         .updateTable('webhooks')

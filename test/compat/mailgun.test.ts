@@ -355,6 +355,16 @@ test('filters events by expressions, and rejects a broken one', async () => {
     'list=x',
   ])
     assert.equal((await ask('GET', `/v3/here.test/events?${query}`)).status, 400, query)
+  for (const [query, message] of [
+    ['event=delivered+or+opened', /operator or in lower case. Write OR/],
+    ['tags=a+And+b', /operator And in lower case. Write AND/],
+    ['colour=a', /"colour" is not supported. Use begin, end, .*recipient/],
+  ] as const) {
+    const { body, status } = await ask('GET', `/v3/here.test/events?${query}`)
+    assert.equal(status, 400)
+    assert.match(body.message, message)
+  }
+  assert.deepEqual(await ids({ tags: '"or"', pretty: 'yes' }), [])
 })
 
 test('lists events in both directions and between two times', async () => {

@@ -1,9 +1,10 @@
 // Clients of the compatibility APIs repeat a request without an answer. An equal batch is then the same batch, and a
 // request that takes too long is refused as a whole.
 import assert from 'node:assert/strict'
-import { connect } from 'node:net'
+import { on, once } from 'node:events'
+import { connect, type Socket } from 'node:net'
 import { describe, mock, test } from 'node:test'
-import { DAY, HOUR, SECOND } from '../../src/base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { inTime } from '../../src/compat/answer-time.ts'
 import { raw } from '../../src/store/query.ts'
 import { startTestAppliance } from '../kit/appliance.ts'
@@ -94,6 +95,77 @@ describe('a batch for Mailgun without an answer', () => {
       })
     assert.equal((await withKey()).headers.get('idempotent-replayed'), null)
     assert.equal((await withKey()).headers.get('idempotent-replayed'), 'true')
+  })
+})
+
+/** Posts a batch over a connection, and returns the answer. */
+async function postOn(socket: Socket, subject: string): Promise<string> {
+  const body = bodyOf(subject)
+  socket.write(
+    `POST ${MAILGUN} HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${basic(postrider.token)}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  )
+  let answer = ''
+  for await (const [piece] of on(socket, 'data')) {
+    answer += String(piece)
+    if (answer.includes('Thank you.')) break
+  }
+  return answer
+}
+async function connected(): Promise<Socket> {
+  const socket = connect(Number(new URL(postrider.url).port), '127.0.0.1')
+  await once(socket, 'connect')
+  return socket
+}
+/** Whether an equal batch over another connection is the same batch. */
+const isRepeat = async (subject: string): Promise<boolean> => {
+  const before = count('outbound_batches')
+  const socket = await connected()
+  const answer = await postOn(socket, subject)
+  socket.destroy()
+  assert.match(answer, /^HTTP\/1.1 200 /)
+  const isSame = count('outbound_batches') === before
+  assert.equal(/^idempotent-replayed: true/im.test(answer), isSame)
+  return isSame
+}
+
+describe('a batch whose answer was handed to the connection', () => {
+  test('is repeated for 10 minutes if its client disconnects within 5 s', async () => {
+    const { clock } = postrider
+    const socket = await connected()
+    const alarms = mock.method(clock, 'wake').mock
+    await postOn(socket, 'Closed')
+    const answeredAt = clock.now()
+    clock.advance(4 * SECOND)
+    socket.destroy()
+    const isEnd = ({ arguments: [at] }: { arguments: unknown[] }) => at === answeredAt + 10 * MINUTE
+    await until(() => alarms.calls.some(isEnd), 'the end of the repeats')
+    alarms.restore()
+    clock.advance(9 * MINUTE)
+    assert.equal(await isRepeat('Closed'), true)
+    clock.advance(MINUTE)
+    assert.equal(await isRepeat('Closed'), false)
+  })
+
+  test('is another one than that of a later request over the same connection', async () => {
+    const socket = await connected()
+    await postOn(socket, 'Same connection')
+    assert.doesNotMatch(await postOn(socket, 'Same connection'), /idempotent-replayed/i)
+    socket.destroy()
+  })
+
+  test('is another one than that of another connection, once its own stayed open for 5 s', async () => {
+    const socket = await connected()
+    const [, id] = /^postrider-batch: (\S+)/im.exec(await postOn(socket, 'Open')) ?? []
+    const keyOf = (batch = '') =>
+      postrider.appliance.deps.store.one(
+        raw<{ idempotency_key: string | null }>('select idempotency_key from outbound_batches where id = ?', [batch]),
+      ).idempotency_key
+    postrider.clock.advance(4 * SECOND)
+    assert.equal(await isRepeat('Open'), true)
+    postrider.clock.advance(SECOND)
+    await until(() => keyOf(id) === null, 'the end of the repeats')
+    assert.equal(await isRepeat('Open'), false)
+    socket.destroy()
   })
 })
 

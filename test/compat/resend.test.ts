@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { Resend } from 'resend'
+import { createToken } from '../../src/users/tokens.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
 import { startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { testExchanger } from '../kit/exchanger.ts'
@@ -320,4 +321,39 @@ test('pages domains in both directions', async () => {
   assert.deepEqual(await page(`limit=2&before=${data[3].id}`), [['b.test', 'a.test'], true])
   for (const query of ['limit=0', 'limit=101', 'limit=x', 'after=x', `after=${data[0].id}&before=${data[1].id}`])
     assert.deepEqual(errorOf(await ask('GET', `/domains?${query}`)), [422, 'validation_error'], query)
+})
+
+test('a used-up daily limit has a Retry-After until the next day, and its count is explained', async () => {
+  const { deps } = postrider.appliance
+  const { plaintext } = await createToken(deps, postrider.user.key, {
+    name: 'capped',
+    scopes: ['emails:send'],
+    duration: '12_months',
+    operator: true,
+    daily: 2,
+  })
+  const post = (path: string, body: object) =>
+    postrider.raw(path, {
+      method: 'POST',
+      headers: { Authorization: `Bearer ${plaintext}` },
+      body: JSON.stringify(body),
+    })
+  const emails = (count: number) => Array.from({ length: count }, () => EMAIL)
+  const now = postrider.clock.now()
+  const untilTomorrow = String(Math.ceil((Math.ceil(now / DAY) * DAY - now) / 1000))
+  const strict = await post('/resend/emails/batch', emails(3))
+  assert.deepEqual([strict.status, strict.body.name], [429, 'monthly_quota_exceeded'])
+  assert.equal(strict.headers.get('retry-after'), untilTomorrow)
+  assert.match(strict.body.message, /2 are used, .* This counts the earlier emails of this batch/)
+  assert.equal((await post('/resend/emails/batch', emails(2))).status, 200)
+  const single = await post('/resend/emails', EMAIL)
+  assert.deepEqual([single.status, single.headers.get('retry-after')], [429, untilTomorrow])
+  assert.match(single.body.message, /2 are used/)
+  assert.doesNotMatch(single.body.message, /earlier emails/)
+  const { headers, status } = await postrider.raw('/v3/here.test/messages', {
+    method: 'POST',
+    headers: { Authorization: `Basic ${Buffer.from(`api:${plaintext}`).toString('base64')}` },
+    body: new URLSearchParams({ from: EMAIL.from, to: EMAIL.to, subject: 'x', text: 'x' }),
+  })
+  assert.deepEqual([status, headers.get('retry-after')], [403, untilTomorrow])
 })

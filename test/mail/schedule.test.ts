@@ -50,6 +50,19 @@ describe('a scheduled email', () => {
     assert.equal(Math.floor(Date.parse(date!) / 1000), Math.floor(Date.parse(sent['scheduled_at']!) / 1000))
   })
 
+  test('has a time zone of at most 14 hours', async () => {
+    const inZone = async (zone: string) => {
+      const at = inMs(DAY).replace('Z', zone)
+      return (await tryPost({ scheduled_at: at })).status
+    }
+    for (const [zone, status] of [
+      ['+14:00', 201],
+      ['-14:01', 422],
+      ['+23:00', 422],
+    ] as const)
+      assert.equal(await inZone(zone), status, zone)
+  })
+
   test('with a time in the past, or null, is sent at once, and a duration counts from now', async () => {
     for (const scheduled_at of [inMs(-HOUR), null])
       assert.equal((await show(await post({ scheduled_at })))['scheduled_at'], null)

@@ -94,6 +94,7 @@ export const COMPAT: Record<string, Parser> = {
   'forms for Mailgun': {
     files: [
       'compat/mailgun-form.ts',
+      'compat/mailgun-multipart.ts',
       'compat/mailgun-messages.ts',
       'compat/mailgun-unsubscribe.ts',
       'compat/mailgun.ts',
@@ -112,6 +113,11 @@ export const COMPAT: Record<string, Parser> = {
         'from=a@here.test&text=x&to=',
         '"a, b" <b@there.test>, ',
         '&o:deliverytime=Fri, 14 Oct 2011 23:10:10 %2B0000',
+      ]),
+      around([
+        BEGIN,
+        '--b\r\nContent-Disposition: form-data; name*=utf-8\'\'a; filename="%22"\r\nContent-Type: a; charset=latin1\r\n',
+        'Content-Transfer-Encoding: base64\r\n\r\nYQ==\r\n--b--\r\n',
       ]),
       around(['from=a@here.test&text=x&to=b@there.test&h:List-Unsubscribe=', '<https://x.test/>,', '']),
     ),

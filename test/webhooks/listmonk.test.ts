@@ -206,3 +206,18 @@ test('the console creates a webhook for listmonk, and does not return a password
   assert.match(refused.text, /can only be set if/)
   assert.ok(!refused.text.includes('between us'))
 })
+
+test('the stored password is not sent to another server', async () => {
+  const { body } = await create({ username: 'postrider', password: 'secret token' })
+  const { id } = body.data
+  const { origin } = new URL(receiver.url)
+  for (const url of ['https://evil.test/hook', `${origin.replace(/:\d+$/, '')}:1/webhooks/bounce`]) {
+    const refused = await update(id, { url })
+    assert.equal(refused.status, 422, url)
+    assert.match(refused.body.errors[0].detail, /"password" is required/)
+  }
+  assert.equal((await update(id, { url: `${origin}/other` })).status, 200)
+  assert.equal((await update(id, { url: 'https://lists.test/hook', password: 'other' })).status, 200)
+  assert.equal((await update(id, { url: 'https://other.test/hook', password: null })).status, 200)
+  assert.equal((await update(id, { url: 'https://third.test/hook' })).status, 200)
+})

@@ -2,14 +2,15 @@
 // go into the body's JSON, large ones into files of the spool, which are on the disk before the email is accepted.
 import { HeldMemory, ownerOf, release, type Budget } from '../../base/memory.ts'
 import { Refusal, type Problem } from '../../base/errors.ts'
-import { semaphore } from '../../base/semaphore.ts'
+import { inOwnTurn, semaphore } from '../../base/semaphore.ts'
 import { refusalOf, typeOf } from '../../message/file-type.ts'
 import type { StoredAttachment } from '../../message/stored-body.ts'
 import type { Spool } from '../../store/spool.ts'
 import { fetchFile, RULES, type FetchDeps } from '../../net/fetch.ts'
 
 export interface NewAttachment {
-  content?: string | undefined
+  /** Base64, or bytes that are also part of a request body. */
+  content?: string | Buffer | undefined
   path?: string | undefined
   filename: string
   content_type?: string | undefined
@@ -20,6 +21,8 @@ export interface NewAttachment {
 /** An attachment with its bytes in memory, not yet stored. */
 export interface Received extends Omit<StoredAttachment, 'content'> {
   bytes: Buffer
+  /** Whether the bytes are only here, so that their memory can be freed. */
+  own: boolean
 }
 
 /** Attachments of up to this size (bytes) are kept inside the body's JSON. */
@@ -114,7 +117,8 @@ async function receive(
   if (byName) return problem('forbidden_attachment', 'filename', `"${given.filename}" ${byName}. Remove it.`)
   let bytes: Buffer
   let fetchedType: string | undefined
-  if (given.path === undefined) bytes = Buffer.from(given.content!, 'base64')
+  const { content } = given
+  if (given.path === undefined) bytes = Buffer.isBuffer(content) ? content : await decoded(content ?? '')
   else {
     const fetched = await load(given.path)
     if ('refused' in fetched)
@@ -136,8 +140,11 @@ async function receive(
     disposition: given.disposition ?? (given.content_id === undefined ? 'attachment' : 'inline'),
     size: bytes.length,
     bytes,
+    own: !Buffer.isBuffer(content),
   }
 }
+
+const decoded = (base64: string): Promise<Buffer> => inOwnTurn(base64.length, () => Buffer.from(base64, 'base64'))
 
 /**
  * The media type of a foreign Content-Type header, or undefined if it is missing or generic: the file name is more
@@ -161,11 +168,11 @@ export async function storeAttachments(
 ): Promise<{ stored: StoredAttachment[]; files: string[] }> {
   const files: string[] = []
   const stored = await Promise.all(
-    received.map(async ({ bytes, ...attachment }, index): Promise<StoredAttachment> => {
+    received.map(async ({ bytes, own, ...attachment }, index): Promise<StoredAttachment> => {
       if (bytes.length <= INLINE_UP_TO) return { ...attachment, content: { text: bytes.toString('base64') } }
       const file = await spool.put(`${emailId}-${index}`, bytes)
       files.push(file)
-      release(bytes)
+      if (own) release(bytes)
       return { ...attachment, content: { file } }
     }),
   )

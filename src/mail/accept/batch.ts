@@ -26,7 +26,7 @@ export interface BatchOptions {
   /** Any fault refuses the whole batch. */
   strict: boolean
   idempotency_key?: string | null | undefined
-  /** Without a key: the token whose equal request is a repeat until this one is answered. */
+  /** Without a key: the token whose equal request is a repeat until the client has read the answer to this one. */
   unansweredOf?: string | undefined
 }
 
@@ -264,7 +264,8 @@ function writeAll(tx: Tx, deps: SubmitDeps, { key, now, prepared, refused, unwri
       else kept.push(...files.names)
       if (email.status === 'suppressed') suppressed++
     } catch (thrown) {
-      within.add(index, problemsAt(`emails/${index}`, thrown))
+      const problems = problemsAt(`emails/${index}`, thrown)
+      within.add(index, refused.strict ? problems.map(withinBatch) : problems)
     }
   within.check()
   const accepted = prepared.length - within.results.length - suppressed
@@ -274,6 +275,12 @@ function writeAll(tx: Tx, deps: SubmitDeps, { key, now, prepared, refused, unwri
   others.push(...refused.results, ...within.results)
   return { batch: finishBatch(tx, batch, { accepted, suppressed, others }), replayed: false }
 }
+
+/** The limits count the earlier emails of a batch, and a strict batch is not accepted. */
+const withinBatch = (problem: Problem): Problem =>
+  problem.code === 'volume_exceeded'
+    ? { ...problem, detail: `${problem.detail} This counts the earlier emails of this batch, which were not accepted.` }
+    : problem
 
 /**
  * Removes files of emails that were not stored. A commit whose sync failed may exist after a restart, and then needs

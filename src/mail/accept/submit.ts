@@ -440,6 +440,9 @@ export function payloadHash(given: NewEmail): Buffer {
       ...(given.metadata && { metadata: Object.entries(given.metadata).toSorted(([a], [b]) => (a < b ? -1 : 1)) }),
     }),
   )
-  for (const { content } of attachments) hash.update(`\n${content?.length ?? 0}\n`).update(content ?? '')
+  for (const { content } of attachments) {
+    const text = Buffer.isBuffer(content) ? content.toString('base64') : (content ?? '')
+    hash.update(`\n${text.length}\n`).update(text)
+  }
   return hash.digest()
 }

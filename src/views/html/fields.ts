@@ -42,8 +42,10 @@ export function withForm<T>(
 export function hasManyFields(bytes: Buffer, type: string, most = MAX_FIELDS): boolean {
   const [, quoted, plain] = /;\s*boundary=(?:"([^"]+)"|([^\s;]+))/i.exec(type) ?? []
   const between = `--${quoted ?? plain ?? ''}`
-  const separator = /^multipart\//i.test(type) ? Buffer.from(between) : Buffer.from('&')
-  let count = 1
+  const isMultipart = /^multipart\//i.test(type)
+  const separator = Buffer.from(isMultipart ? between : '&')
+  // One boundary is before each field and one behind the last. Separators are only between fields.
+  let count = isMultipart ? -1 : 1
   for (let at = bytes.indexOf(separator); at >= 0; at = bytes.indexOf(separator, at + separator.length))
     if (++count > most) return true
   return false
