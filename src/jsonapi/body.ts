@@ -135,8 +135,9 @@ async function collect(request: Request | undefined, reading: Collecting): Promi
     if (needed > buffer.length) {
       const larger = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(atMost, Math.max(FIRST_BUFFER, needed * 2))))
       hold(larger.length - buffer.length)
-      larger.set(buffer.subarray(0, size))
-      release(buffer)
+      const [before, filled] = [buffer, size]
+      await inOwnTurn(filled, () => larger.set(before.subarray(0, filled)))
+      release(before)
       buffer = larger
     }
     buffer.set(chunk, size)
