@@ -44,6 +44,8 @@ const MADE = [
   'images',
   'outbound_emails',
   'privacy_requests',
+  'segments',
+  'forms',
 ]
 
 const exchanger = testExchanger({
@@ -207,6 +209,23 @@ test('a reload repeats no email, import, campaign or test email', async () => {
   await until(async () => ['sent', 'failed'].includes((await kit.show(held))['status']), 'the end of the campaign')
   await submits(`/campaigns/${held}`, 'copy')
   await submits(audience, 'remove')
+})
+
+test('a reload repeats no segment and no form', async () => {
+  const audience = await kit.audience({ id: await firstOf('/domains') })
+  const rows = Object.fromEntries(
+    Array.from({ length: 50 }, (_, at) => [
+      [`what-${at}`, at === 0 ? 'field:name' : ''],
+      [`op-${at}`, at === 0 ? 'is' : ''],
+      [`value-${at}`, at === 0 ? 'Ann' : ''],
+      [`campaign-${at}`, ''],
+    ]).flat(),
+  ) as Record<string, string>
+  const segment = { name: 'Anns', step: 'save', ...rows }
+  const { path } = await submits(`/audiences/${audience}/segments/new`, 'save', segment)
+  await submits(path.replace(/\?.*/, ''), 'save', { ...segment, name: 'Ann' })
+  const form = await submits('/forms/new', 'add', { name: 'Footer', audience, inbox: '', title: 'News' })
+  await submits(form.path.replace(/\?.*/, ''), 'save')
 })
 
 test('a reload repeats no invitation and no recovery codes', async () => {

@@ -116,11 +116,11 @@ test('a confirmation subscribes with the values of the page, and sends the event
 })
 
 test('the page has one language, and the declaration the one in which it was shown (AU57)', async () => {
-  const { link } = await signedUp({ fields: [{ ...NAME, required: true }] })
+  const { link } = await signedUp({ fields: [{ ...NAME, required: true }] }, { name: 'Eva' })
   const page = await pageOf(`${link}?lang=de`)
   assert.match(page, /<html lang="de">/)
   assert.match(page, /lang="en">I would like to receive/)
-  assert.match(page, /\(erforderlich\)/)
+  assert.match(page, /\(Pflichtfeld\)/)
   assert.doesNotMatch(page, /\(required\)/)
 })
 
