@@ -1,9 +1,10 @@
-// An email's body as its owner submitted it, read from the database or the spool. All fields are null if the body is no
-// longer kept.
+// An email's body as its owner submitted it, read from the database or the spool, without the tokens of links that only
+// its recipient may use. All fields are null if the body is no longer kept.
 import { jsonOf } from '../base/json.ts'
 import { filesOf, readSized } from '../base/spooled.ts'
 import type { Unsubscribe } from '../message/list-unsubscribe.ts'
 import { mailText } from '../message/part-text.ts'
+import { hideLinks } from '../message/secret-links.ts'
 import { filledBody, type Syntax } from '../message/variables.ts'
 import type { TemplateValues } from '../message/template.ts'
 import { readBody, type StoredBody } from '../message/stored-body.ts'
@@ -68,8 +69,8 @@ export function shownBody(body: StoredBody): Body {
   const { headers = [], attachments = [], unsubscribe = null } = body
   return {
     ...textsOf(body),
-    headers: Object.fromEntries(headers),
-    unsubscribe,
+    headers: Object.fromEntries(headers.map(([name, value]) => [name, hideLinks(value)])),
+    unsubscribe: unsubscribe && { ...unsubscribe, uris: unsubscribe.uris.map(hideLinks) },
     attachments: attachments.map(({ filename, contentType, contentId, disposition, size }) => ({
       filename,
       content_type: contentType,
@@ -80,10 +81,17 @@ export function shownBody(body: StoredBody): Body {
   }
 }
 
-/** The texts of a stored body. Texts that are part of the bytes of a submitted message are read from there. */
+/**
+ * The texts of a stored body, without links that only the recipient may use. Texts that are part of the bytes of a
+ * submitted message are read from there.
+ */
 export function textsOf({ html, raw, text }: StoredBody): Pick<Body, 'html' | 'text'> {
   const bytes = (): Buffer => Buffer.from(raw && 'text' in raw ? raw.text : '', 'latin1')
-  return { html: mailText(html, bytes), text: mailText(text, bytes) }
+  const shown = (each: typeof html): string | null => {
+    const whole = mailText(each, bytes)
+    return whole && hideLinks(whole)
+  }
+  return { html: shown(html), text: shown(text) }
 }
 
 /** A body from the spool, or undefined if it is corrupt, or the disk cannot read it now. */

@@ -1,9 +1,11 @@
-// The bytes of a sent message, for its owner, without the DKIM signature, which each attempt generates again. The same
-// functions generate the message for the receiving server.
+// The bytes of a sent message, for its owner, without the DKIM signature, which each attempt generates again, and
+// without the tokens of links that only the recipient may use. The same functions generate the message for the receiving
+// server.
 import { compileCampaign, fillCampaign, type CampaignRecipient, type CampaignTemplate } from './campaign.ts'
 import { compose } from './compose.ts'
 import { wholeMail, type ComposeJob } from './letters.ts'
 import { withChanges } from './relay.ts'
+import { hideLinks } from './secret-links.ts'
 
 export type UnsignedJob =
   | Pick<ComposeJob, 'content' | 'fill' | 'mail' | 'mailto' | 'spool'>
@@ -17,7 +19,15 @@ export function unsigned(job: UnsignedJob): Buffer {
     return Buffer.concat(pieces.map((piece) => (typeof piece === 'string' ? Buffer.from(piece, 'latin1') : piece)))
   }
   const whole = wholeMail(job)
-  if (!('octets' in whole)) return Buffer.concat(Array.from(compose(whole), (piece) => Buffer.from(piece)))
+  if (!('octets' in whole)) {
+    const shown = {
+      ...whole,
+      html: hideLinks(whole.html),
+      text: whole.text && hideLinks(whole.text),
+      extra: whole.extra.map(([name, value]): [string, string] => [name, hideLinks(value)]),
+    }
+    return Buffer.concat(Array.from(compose(shown), (piece) => Buffer.from(piece)))
+  }
   const { extra, tracking } = job.mail
   const changed = withChanges(whole.octets, { extra, tracking, sevenBit: false, asciiHeader: false })
   return typeof changed === 'string' ? whole.octets : changed

@@ -16,6 +16,7 @@ import { openPlainHandle } from '../base/plain-file.ts'
 import { filesOf } from '../base/spooled.ts'
 import { bodiesOf } from '../inbound/stored.ts'
 import { textsOf, type StoredBody } from '../mail/body.ts'
+import { hideLinks } from '../message/secret-links.ts'
 import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
 import { EXPORTS } from './requests.ts'
@@ -38,11 +39,12 @@ type BundleRow = Record<string, unknown>
 /** Columns that are internal, or identify others: an SMTP transcript contains all recipients, including Bcc. */
 const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue)$/
 
-/** A readable row: without keys, times as timestamps, JSON parsed. */
+/** A readable row: without keys and tokens of links that only a recipient may use, times as timestamps, JSON parsed. */
 function readable(row: BundleRow): BundleRow {
   const shown: BundleRow = {}
-  for (const [name, value] of Object.entries(row)) {
-    if (HIDDEN.test(name) || value === null) continue
+  for (const [name, stored] of Object.entries(row)) {
+    if (HIDDEN.test(name) || stored === null) continue
+    const value = typeof stored === 'string' ? hideLinks(stored) : stored
     if (/_at$|^at$/.test(name) && typeof value === 'number') shown[name] = iso(value)
     else if (typeof value === 'string' && /^[[{]/.test(value)) shown[name] = jsonOf(value) ?? value
     else if (!(value instanceof Uint8Array)) shown[name] = value

@@ -8,6 +8,8 @@ import { db } from '../store/query.ts'
 
 /** Emails to one address in 24 hours. */
 export const PER_ADDRESS = 3
+/** The kind of the email with the link to the recipient's data. */
+export const DATA_LINK = 'subscriber_link'
 /** The time between two emails of one kind to one address about one audience. */
 const SPACING = 5 * MINUTE
 
@@ -35,7 +37,9 @@ export function isLimited(
       .where('sent_at', '>', now - DAY),
   )
   const isSame = (each: (typeof sent)[number]): boolean => each.kind === kind && each.audience_key === audience
-  return sent.length >= perAddress || sent.some((each) => isSame(each) && each.sent_at > now - SPACING)
+  // The sign-ups of somebody else must not block the link to the recipient's own data.
+  const counted = sent.filter((each) => (each.kind === DATA_LINK) === (kind === DATA_LINK))
+  return counted.length >= perAddress || sent.some((each) => isSame(each) && each.sent_at > now - SPACING)
 }
 
 /** Counts an email. Called in the transaction that queues it. */

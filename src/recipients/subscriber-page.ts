@@ -12,6 +12,7 @@ import type { PlainPageDeps } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { dataUrl } from './data-link.ts'
 import { sendToRecipient, type RecipientEmailDeps, type RecipientEmailResult } from './email.ts'
+import { DATA_LINK } from './limits.ts'
 import { LANGUAGES, languageIn, textsFor, textsIn, type Texts } from './languages.ts'
 import { buttonForm, formIn, recipientPage, senderOf, valueIn } from './recipient-page.ts'
 import { chooseLanguage, subscribeAgain, subscriberOf, unsubscribeFrom, type Subscriber } from './subscriber.ts'
@@ -118,7 +119,7 @@ async function emailLink(deps: SubscriberPageDeps, context: Context, leaving: Le
             label: t('email_link_button'),
             url: dataUrl(keyring, config.http.public_url, { domain, email }, now),
           },
-          tag: 'subscriber_link',
+          tag: DATA_LINK,
           limit: { audience: leaving.audience },
         },
         now,

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { LANGUAGES } from '../../src/recipients/languages.ts'
+import { linkTo } from '../kit/signups.ts'
 import { until } from '../kit/until.ts'
 import { LOOKS, startBrowser, type Browser } from './rig/browser.ts'
 import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
@@ -54,17 +55,9 @@ withPrograms('sign-ups in Chromium', missing, () => {
     await shown(/Check your inbox/)
   }
 
-  async function linkTo(email: string): Promise<string> {
-    const [sent] = await server.api('GET', `/outbound-emails?filter[to]=${encodeURIComponent(email)}`)
-    const { text } = (await server.api('GET', `/outbound-emails/${sent.id}`)).attributes
-    const [path] = /\/c\/[\w-]+/.exec(text) ?? []
-    assert.ok(path)
-    return server.url + path
-  }
-
   test('a visitor signs up, corrects the name and confirms with the pages alone (AU13, AU23)', async () => {
     await signUp('eve@friend.example')
-    await browser.open(await linkTo('eve@friend.example'))
+    await browser.open(server.url + linkTo(server.data, 'eve@friend.example'))
     await shown(/^Subscribe to .+\?$/)
     await browser.run(`document.querySelector('[name=name]').value = 'Eva'`)
     await press('[value=confirm]')
@@ -79,7 +72,7 @@ withPrograms('sign-ups in Chromium', missing, () => {
       await browser.emulate(scheme, width)
       const email = `look-${scheme}-${width}@friend.example`
       await signUp(email)
-      const link = await linkTo(email)
+      const link = server.url + linkTo(server.data, email)
       const faults: string[] = []
       const look = async (name: string): Promise<void> => {
         await browser.judge(name).catch((thrown: unknown) => faults.push(String(thrown)))

@@ -1,5 +1,9 @@
 // Visitors of forms, and the owners of the addresses that they enter: sign-ups by POST, emails read from the API.
 import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import Database from 'better-sqlite3'
+import type { WrittenBody } from '../../src/message/stored-body.ts'
+import { DATABASE } from '../../src/store/open.ts'
 import type { TestAppliance } from './appliance.ts'
 
 /** The website that has the form. */
@@ -14,6 +18,8 @@ export interface ReadEmail {
   headers: Record<string, string>
 }
 
+export type SentBody = Pick<WrittenBody, 'html' | 'text' | 'unsubscribe'>
+
 export interface SignupKit {
   /** Sends a form as a browser on SITE does. */
   send(slug: string, fields: Record<string, string>, headers?: Record<string, string>): Promise<Response>
@@ -23,11 +29,37 @@ export interface SignupKit {
   emails(to: string): Promise<ReadEmail[]>
   tags(to: string): Promise<string[]>
   /** The path of the newest confirmation link in an email to an address. */
-  link(to: string): Promise<string>
+  link(to: string): string
+  /** The bodies of the emails to an address as they are sent, the oldest first: the API hides links in them. */
+  sent(to: string): SentBody[]
   /** Presses a button of the page of a link. */
   press(path: string, action: string, fields?: Record<string, string>): Promise<Response>
   /** The contact with an address in an audience, or undefined. */
   contact(audience: string, email: string): Promise<any> // oxlint-disable-line typescript/no-explicit-any
+}
+
+/** The bodies of the emails to an address as they are sent, the oldest first. */
+function sentTo(dataDir: string, to: string): SentBody[] {
+  const database = new Database(join(dataDir, DATABASE), { readonly: true })
+  try {
+    const bodies = database.prepare<[string], string>(
+      `select b.content from outbound_bodies b join outbound_emails e on e.key = b.email_key where e."to" = ? order by e.key`,
+    )
+    return bodies
+      .pluck()
+      .all(to)
+      .map((content) => JSON.parse(content) as SentBody)
+  } finally {
+    database.close()
+  }
+}
+
+/** The path of the newest confirmation link in an email to an address. The API hides it. */
+export function linkTo(dataDir: string, to: string): string {
+  const found = sentTo(dataDir, to).map(({ text }) => /\/c\/[\w-]+/.exec(text ?? ''))
+  const [path] = found.findLast((each) => each !== null) ?? []
+  assert.ok(path, `no confirmation link was sent to ${to}`)
+  return path
 }
 
 export function signupKit(postrider: () => TestAppliance): SignupKit {
@@ -54,12 +86,8 @@ export function signupKit(postrider: () => TestAppliance): SignupKit {
       return emails
     },
     tags: async (to) => (await kit.emails(to)).map(({ tag }) => tag),
-    async link(to) {
-      const texts = (await kit.emails(to)).map(({ text }) => text)
-      const [, path] = texts.map((text) => /(\/c\/[\w-]+)/.exec(text)).findLast((found) => found !== null) ?? []
-      assert.ok(path, `no confirmation link was sent to ${to}`)
-      return path
-    },
+    sent: (to) => sentTo(postrider().config.data_dir, to),
+    link: (to) => linkTo(postrider().config.data_dir, to),
     press: (path, action, fields = {}) =>
       post(path, { action, ...fields }, { origin: new URL(postrider().config.http.public_url).origin }),
     async contact(audience, email) {

@@ -2,6 +2,7 @@
 // reported when they are overdue.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { simpleParser } from 'mailparser'
 import { DAY } from '../../src/base/clock.ts'
 import { recipientHash } from '../../src/base/recipient-hash.ts'
 import { answerDepsOf } from '../../src/privacy/api-recipient-requests.ts'
@@ -80,7 +81,8 @@ test('"done" exports the data, and the recipient receives a link that works for 
   const found = await postrider.api('GET', '/outbound-emails?filter[search]=to:copy@there.test')
   const shown = (await postrider.api('GET', `/outbound-emails/${found.body.data[0].id}`)).body.data.attributes
   assert.deepEqual(shown.tags, ['subscriber_export'])
-  const [, path] = /https?:\/\/[^/\s]+(\/exports\/\S+)/.exec(shown.text)!
+  assert.match(shown.text, /\/exports\/known-to-the-recipient\n/)
+  const [, path] = /https?:\/\/[^/\s]+(\/exports\/\S+)/.exec((await simpleParser(message)).text ?? '')!
   const got = await postrider.raw(path!)
   assert.deepEqual([got.status, got.headers.get('content-type')], [200, 'application/zip'])
   postrider.clock.leap(DAY)

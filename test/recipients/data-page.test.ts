@@ -2,6 +2,7 @@
 // the account stores, and requests a copy or an erasure.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { simpleParser } from 'mailparser'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { unsubscribeUrl } from '../../src/campaigns/unsubscribe.ts'
 import { recordConsent } from '../../src/campaigns/consents.ts'
@@ -60,7 +61,7 @@ test('the link is emailed to the address, in its language, and works for an hour
   const [email] = await emailsTo('mia@there.test')
   const shown = (await postrider.api('GET', `/outbound-emails/${email!.id}`)).body.data.attributes
   assert.deepEqual([shown.subject, shown.tags], ['Ihr Link zu Ihren Daten', ['subscriber_link']])
-  const [, link] = /https?:\/\/[^/\s]+(\/me\/[\w-]+)/.exec(shown.text)!
+  const [, link] = /https?:\/\/[^/\s]+(\/me\/[\w-]+)/.exec((await simpleParser(message)).text ?? '')!
   assert.equal((await postrider.raw(link!)).status, 200)
   postrider.clock.leap(HOUR)
   const expired = await postrider.raw(`${link}?lang=en`)

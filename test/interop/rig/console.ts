@@ -65,6 +65,7 @@ export async function startBuiltConsole() {
 
   return {
     ...shown,
+    data,
     api,
     /** A command next to the sandbox. */
     command: (...given: readonly string[]) =>
