@@ -57,12 +57,16 @@ export function changeAudience(
   return store.write((tx) => tx.one(db.updateTable('audiences').set(set).where('key', '=', key).returningAll()))
 }
 
+/** The signal of a commit that removes an audience. */
+export const AUDIENCE_REMOVED = 'audience removed'
+
 export function removeAudience({ clock, store }: AudienceDeps, key: number): Promise<void> {
   const now = clock.now()
   return store.write((tx) => {
     tx.run(db.updateTable('audiences').set({ deleted_at: now, updated_at: now }).where('key', '=', key))
     tx.run(db.deleteFrom('list_imports').where('audience_key', '=', key))
     tx.run(db.deleteFrom('audience_days').where('audience_key', '=', key))
+    tx.signal(AUDIENCE_REMOVED)
   })
 }
 
@@ -124,14 +128,11 @@ const REMOVED = 'a.deleted_at > 0 and a.deleted_at <= ? and a.contacts_count > 0
 export async function sweepContacts(store: Store, now: number): Promise<number> {
   // This query runs with each commit of results during a campaign, so it avoids an unnecessary write.
   if (!store.first(raw(`select 1 from audiences a where ${REMOVED} limit 1`, [now]))) return 0
-  return store.write(
-    (tx) =>
-      tx.run(
-        raw(
-          `delete from contacts where key in (
-             select c.key from audiences a join contacts c on c.audience_key = a.key where ${REMOVED} limit ?)`,
-          [now, AT_ONCE],
-        ),
-      ).changes,
-  )
+  return store.write((tx) => {
+    const some = `select c.key from audiences a join contacts c on c.audience_key = a.key where ${REMOVED}
+      order by c.key limit ?`
+    const ended = 'update consents set ended_at = ?, updated_at = ? where ended_at is null'
+    tx.run(raw(`${ended} and contact_key in (${some})`, [now, now, now, AT_ONCE]))
+    return tx.run(raw(`delete from contacts where key in (${some})`, [now, AT_ONCE])).changes
+  })
 }

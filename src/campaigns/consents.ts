@@ -160,6 +160,17 @@ export function endConsents(tx: Tx, keyring: Keyring, contact: { key: number; em
   )
 }
 
+/** Ends the requests to a contact that is subscribed. */
+export function endRequests(tx: Tx, contact: { key: number }, now: number): void {
+  for (const request of requestsOf(tx, contact.key)) moveConsent(tx, request, 'expire', now, { ended_at: now })
+}
+
+/** The open requests to a contact. */
+export const requestsOf = (reader: Reader, contactKey: number): Consent[] =>
+  reader.all(
+    db.selectFrom('consents').selectAll().where('contact_key', '=', contactKey).where('state', '=', 'requested'),
+  )
+
 /**
  * Reduces the consents of an erased address to stubs (AU35): hash, form, version and times stay, to prove that the
  * contact had agreed. Must run before the contacts are deleted.

@@ -13,7 +13,7 @@ import { appendEvent } from '../store/events.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import type { Audience } from './audiences.ts'
-import { noteConsent, endConsents, recordConsent, type Consent, type NewConsent } from './consents.ts'
+import { noteConsent, endConsents, endRequests, recordConsent, type Consent, type NewConsent } from './consents.ts'
 
 export type Contact = RowOf<'contacts'>
 
@@ -269,6 +269,7 @@ function confirmByOwner(
       'status',
       `${contact.email} has not confirmed its subscription. Wait for the confirmation, set consent_evidence, or delete the contact.`,
     )
+  endRequests(tx, contact, now)
   recordConsent(tx, keyring, contact, change.consent, now)
   setOwnStatus(tx, contact.key, { status: 'subscribed', left_audience: 0 }, now)
 }

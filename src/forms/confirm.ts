@@ -3,7 +3,7 @@
 import { MINUTE } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { consentByKey, moveConsent, noteConsent, type Consent } from '../campaigns/consents.ts'
+import { consentByKey, endRequests, moveConsent, noteConsent, requestsOf, type Consent } from '../campaigns/consents.ts'
 import {
   confirmContact,
   contactByKey,
@@ -84,7 +84,7 @@ export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given:
     insert(tx, deps.keyring, of.audience, { email: link.email, consent: confirmed }, now)
   const { language, typed } = given
   const contact = confirmContact(tx, must(known, 'The contact of a confirmation'), { ...typed, language }, now)
-  endOthers(tx, contact, confirmed, now)
+  endRequests(tx, contact, now)
   count(tx, of.form, { confirmed_count: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: 'confirmed' }))
   const { audience, domain, form } = of
@@ -98,28 +98,6 @@ export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given:
   // A consent that a scanner refused was confirmed before, so its welcome email was sent.
   if (consent.confirmed_at === null) sendWelcome(tx, deps, of, { consent: confirmed, contact }, now)
   return { kind: 'confirmed', of, consent: confirmed }
-}
-
-const othersOf = (reader: Reader, contactKey: number, consent: Pick<Consent, 'key'>): Consent[] =>
-  reader.all(
-    db
-      .selectFrom('consents')
-      .selectAll()
-      .where('contact_key', '=', contactKey)
-      .where('state', '=', 'requested')
-      .where('key', '<>', consent.key),
-  )
-
-/** Ends the sign-up of a confirmed consent, and other requests to the same contact. */
-function endOthers(tx: Tx, contact: Contact, consent: Consent, now: number): void {
-  const others = othersOf(tx, contact.key, consent)
-  for (const other of others) moveConsent(tx, other, 'expire', now, { ended_at: now })
-  dropSignups(tx, [consent, ...others])
-}
-
-function dropSignups(tx: Tx, consents: readonly Pick<Consent, 'key'>[]): void {
-  const keys = consents.map(({ key }) => key)
-  tx.run(db.deleteFrom('signups').where('consent_key', 'in', keys))
 }
 
 /**
@@ -149,9 +127,8 @@ function refuseConsent(
   const refused = moveConsent(tx, consent, 'refuse', now, { ended_at: now, released: 0 })
   if (!refused) return false
   const contact = consent.contact_key === null ? undefined : contactByKey(tx, consent.contact_key)
-  const others = contact ? othersOf(tx, contact.key, consent) : []
+  const others = contact ? requestsOf(tx, contact.key) : []
   for (const other of others) moveConsent(tx, other, 'refuse', now, { ended_at: now })
-  dropSignups(tx, [consent, ...others])
   if (contact) putBack(tx, deps.keyring, { of, consent, contact, email }, now)
   const counts = consent.state === 'confirmed' || consent.state === 'single' ? { confirmed_count: -1 } : {}
   count(tx, of.form, { ...counts, refused_count: 1 }, now)
@@ -198,7 +175,7 @@ export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: nu
   const moved = consent && moveConsent(tx, consent, bounced ? 'bounce' : 'expire', now, { ended_at: now })
   if (!moved || !form) return
   const contact = moved.contact_key === null ? undefined : contactByKey(tx, moved.contact_key)
-  if (contact && !hasAgreed(tx, contact) && othersOf(tx, contact.key, moved).length === 0)
+  if (contact && !hasAgreed(tx, contact) && requestsOf(tx, contact.key).length === 0)
     dropContact(tx, deps.keyring, contact, now)
   count(tx, form, { expired_count: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: bounced ? 'bounced' : 'expired' }))

@@ -45,7 +45,7 @@ export function deliverMessage(deps: ContactMessageDeps, given: ContactMessage, 
             db.selectFrom('inboxes').selectAll().where('key', '=', form.inbox_key).where('deleted_at', 'is', null),
           )
         : undefined
-    if (!form || !inbox || pauseIfFull(tx, deps, form, sentInHour(tx, messages, form, now), now)) return false
+    if (!form || !inbox || pauseIfFull(tx, deps, form, sentInHour(messages, form, now), now)) return false
     messages.add(form.key, now)
     const { hostname } = deps.config
     const message = composed(tx, deps, { ...given, form, inbox }, now)

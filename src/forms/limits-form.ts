@@ -26,12 +26,11 @@ export interface FormLimitDeps {
 /** The hour before `now`, but not before the form was opened: its owner has seen what was earlier. */
 const since = ({ status_at }: FormRow, now: number): number => Math.max(now - HOUR, status_at)
 
-/** The sign-ups of a form in the last hour, or the messages of a contact form. */
-export function sentInHour(reader: Reader, messages: MessageLimits, form: FormRow, now: number): number {
-  if (form.audience_key === null) return messages.since(form.key, since(form, now))
-  return signupsInHour(reader, form, now)
-}
+/** How often a form was sent in the last hour, whatever became of it: nobody learns from it which addresses are known. */
+export const sentInHour = (messages: MessageLimits, form: FormRow, now: number): number =>
+  messages.since(form.key, since(form, now))
 
+/** The sign-ups of a form in the last hour that asked for a confirmation. */
 export const signupsInHour = (reader: Reader, form: FormRow, now: number): number =>
   reader.one(
     raw<{ count: number }>('select count(*) as count from consents where form_key = ? and created_at >= ?', [

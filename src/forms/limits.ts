@@ -6,6 +6,8 @@ import type { Keyring } from '../base/keyring.ts'
 import { customerOf } from '../base/network.ts'
 
 const SHORT = 10 * MINUTE
+/** More sends of a form in an hour are not counted apart. */
+const MOST_TIMES = 10_000
 /** With more clients than this, those that came first are forgotten. */
 const MOST_CLIENTS = 50_000
 
@@ -59,11 +61,11 @@ export class Slots {
 export const clientHash = (keyring: Keyring, address: string): string =>
   keyring.mac('client', customerOf(address)).toString('hex')
 
-/** Messages of contact forms by form, in memory: they have no consent that could be counted. */
+/** The times at which each form was sent, in memory. */
 export class MessageLimits {
   readonly #times = new Map<number, number[]>()
 
-  /** The messages of a form from a time on. Earlier ones are forgotten. */
+  /** How often a form was sent from a time on. Earlier times are forgotten. */
   since(form: number, time: number): number {
     const times = (this.#times.get(form) ?? []).filter((at) => at >= time)
     this.#times.set(form, times)
@@ -71,7 +73,10 @@ export class MessageLimits {
   }
 
   add(form: number, now: number): void {
-    this.#times.set(form, [...(this.#times.get(form) ?? []), now])
+    const times = this.#times.get(form) ?? []
+    times.push(now)
+    if (times.length > MOST_TIMES) times.shift()
+    this.#times.set(form, times)
   }
 }
 

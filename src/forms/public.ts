@@ -123,6 +123,7 @@ async function enlist(deps: AppDeps, request: FormRequest, input: FormInput, ver
     origin: origin.value,
     client: client === '' ? null : clientHash(deps.keyring, client),
   }
+  limitsOf(deps.store).messages.add(form.key, deps.clock.now())
   const { outcome } = await deps.store.write((tx) => signUp(tx, emailDeps(deps), form.key, given, deps.clock.now()))
   deps.log.info('signup_received', { form: form.id, outcome })
   return outcome === 'closed' ? noFormPage(context, form, wordsOf(language)) : done(request, input)
@@ -164,7 +165,7 @@ function mustCheck(
     const at = readFormToken(deps.keyring, { id: form.id, version }, posted.get('t') ?? '')
     if (at === undefined || now - at < deps.config.signup.min_time || now - at > TOKEN_TIME) return true
   }
-  return sentInHour(deps.store, limitsOf(deps.store).messages, form, now) >= deps.config.signup.per_form / 2
+  return sentInHour(limitsOf(deps.store).messages, form, now) >= deps.config.signup.per_form / 2
 }
 
 const unreachable = ({ language }: FormRequest, { email }: FormInput): FormError => ({

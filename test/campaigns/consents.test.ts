@@ -125,7 +125,7 @@ test('a pending contact gets no campaign, and an owner can subscribe it only wit
   assert.equal(body.data.attributes.status, 'subscribed')
   assert.deepEqual(
     of('dora@there.test').map(({ state }) => state),
-    ['asserted', 'requested'],
+    ['asserted', 'expired'],
   )
 })
 

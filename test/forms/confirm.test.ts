@@ -124,6 +124,24 @@ test('the page has one language, and the declaration the one in which it was sho
   assert.doesNotMatch(page, /\(required\)/)
 })
 
+test('a contact that its owner deletes gets no confirmation email, and its link subscribes nobody (AU33)', async () => {
+  const { audience, email, id, link, slug } = await signedUp()
+  const { id: contact } = await visitor.contact(audience, email)
+  assert.equal((await postrider.api('DELETE', `/contacts/${contact}`)).status, 204)
+  assert.equal(all('select key from signups where email = ?', [email]).length, 0)
+  assert.deepEqual([consentOf(audience).state, consentOf(audience).contact_key], ['expired', null])
+  await visitor.press(link, 'confirm')
+  assert.equal(await visitor.contact(audience, email), undefined)
+
+  // One that waits for a paused form.
+  await postrider.api('PATCH', `/forms/${id}`, document('forms', { status: 'paused' }, { id }))
+  const waiting = 'deleted-while-waiting@there.test'
+  await visitor.signUp(slug, waiting)
+  const row = await visitor.contact(audience, waiting)
+  assert.equal((await postrider.api('DELETE', `/contacts/${row.id}`)).status, 204)
+  assert.equal(all('select key from signups where email = ?', [waiting]).length, 0)
+})
+
 test('repeated presses and the back button show "confirmed" again and change nothing (AU25)', async () => {
   const { audience, email, id, link } = await signedUp({ fields: [NAME] })
   await visitor.press(link, 'confirm', { name: 'Eva' })

@@ -111,5 +111,12 @@ when new.status in ('bounced', 'complained') and old.status is not new.status be
   update signups set state = new.status, expires_at = 0, updated_at = new.updated_at
   where email_id = new.id and state = 'sent';
 end;
+-- A sign-up ends with its request: its address is deleted. A request ends at the latest when its contact is removed,
+-- whichever way removes it.
+create trigger signups_end after update of state, contact_key on consents
+when old.state = 'requested' and (new.state is not 'requested' or new.contact_key is null) begin
+  delete from signups where consent_key = new.key;
+  update consents set state = 'expired' where key = new.key and state = 'requested';
+end;
 ${digest(29, 'signups', 'user_key form_key consent_key email typed')}
 `
