@@ -26,7 +26,7 @@ export interface FormLimitDeps {
 /** The hour before `now`, but not before the form was opened: its owner has seen what was earlier. */
 const since = ({ status_at }: FormRow, now: number): number => Math.max(now - HOUR, status_at)
 
-/** How often a form was sent in the last hour, whatever became of it: nobody learns from it which addresses are known. */
+/** How often a form was sent in the last hour, for any address: it must not show which addresses are known. */
 export const sentInHour = (messages: MessageLimits, form: FormRow, now: number): number =>
   messages.since(form.key, since(form, now))
 

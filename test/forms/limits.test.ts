@@ -107,6 +107,15 @@ test('with too many requests at once the answer is 503, and later ones are serve
   assert.equal((await visitor.send(form.slug, { email: 'busy@there.test' })).status, 200)
 })
 
+test('sign-ups of known addresses count towards the limit of a form like all others (AU42)', async () => {
+  const { audience, form, postrider, visitor } = await stage({ ...MANY, per_form: 6 })
+  await using _ = postrider
+  await campaignKit(() => postrider).fill(audience, ['known@there.test'])
+  for (let each = 0; each < 3; each++) await visitor.signUp(form.slug, 'known@there.test')
+  const checked = await visitor.send(form.slug, { email: 'new@there.test' })
+  assert.match(await checked.text(), /One more step/)
+})
+
 test('a form over half of its limit asks once more, and over it is paused; what waits is sent when it opens (AU39, AU45)', async () => {
   const { audience, form, forms, postrider, visitor } = await stage({ ...MANY, per_form: 6 })
   await using _ = postrider

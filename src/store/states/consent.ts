@@ -1,6 +1,6 @@
 // The state of a consent: how an address came into an audience, or why it did not. A withdrawal is not a state of its
-// own: it is the time in `ended_at`, which the subscriber can undo. A request whose contact is removed expires: a trigger
-// sees to that.
+// own: it is the time in `ended_at`, which the subscriber can undo. If a contact is removed, a trigger expires its
+// request.
 //
 //   requested --confirm--> confirmed      requested --refuse--> refused
 //   requested --expire--> expired         requested --bounce--> bounced
