@@ -1,6 +1,6 @@
-// The bytes of a sent message, for its owner, without the DKIM signature, which each attempt generates again, and
-// without the tokens of links that only the recipient may use. The same functions generate the message for the receiving
-// server.
+// The bytes of a sent message, for its owner: without the DKIM signature, which each attempt generates again, and
+// without the tokens of links that only the recipient may use. The functions are those that generate the message for
+// the receiving server.
 import { compileCampaign, fillCampaign, type CampaignRecipient, type CampaignTemplate } from './campaign.ts'
 import { compose } from './compose.ts'
 import { wholeMail, type ComposeJob } from './letters.ts'

@@ -1,5 +1,4 @@
-// Links in emails to recipients that only their recipient may use: what is sent has them, and whoever reads the email in
-// the account does not.
+// Links that only the recipient of an email may use: what is sent has them, and what the account shows has no tokens.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { simpleParser } from 'mailparser'
