@@ -250,9 +250,7 @@ export function importContacts(
     for (const [index, item] of items.entries()) {
       const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
       if ('contact' in item && email !== undefined) {
-        // An erased address must not be stored again.
-        const isErased = keptForm(tx, keyring, audience.domain_key, email) !== normalised(email)
-        if (!isErased && insert(tx, keyring, audience, { ...item.contact, email, consent }, now)) result.created++
+        if (insert(tx, keyring, audience, { ...item.contact, email, consent }, now)) result.created++
         else result.skipped++
         continue
       }
