@@ -17,7 +17,7 @@ import { agentOf, ofCaller, requireSubscription, type NewEmail } from './accept/
 import { problemsAt, submitEmails, type BatchItem } from './accept/batch.ts'
 import { submitToRecipients } from './accept/batch-recipients.ts'
 import type { BatchRecipient, SharedEmail } from './accept/batch-values.ts'
-import { outboundEmails, repeatKeyOf, submitDepsOf, type MailParts } from './api.ts'
+import { outboundEmails, repeatKeyOf, SEND_REFUSALS, submitDepsOf, type MailParts } from './api.ts'
 import { cancelBatch, resultsOf, statusesOf } from './batches.ts'
 import { keyForDay } from './accept/submit.ts'
 
@@ -217,21 +217,7 @@ export const outboundEmailBatches: Resource<Parts> = definer<Parts>()('outbound-
       scope: 'emails:send',
       audit: 'never',
       bodyLimit: MAIL_BODY,
-      refuses: [
-        'not_found',
-        'subscription_inactive',
-        'idempotency_conflict',
-        'agent_paused',
-        'recipient_suppressed',
-        'domain_not_active',
-        'tracking_disabled',
-        'address_outside_domain',
-        'reserved_header',
-        'forbidden_attachment',
-        'attachment_unavailable',
-        'message_too_large',
-        'volume_exceeded',
-      ],
+      refuses: SEND_REFUSALS,
       about: 'Send a batch of emails. The response means that all accepted emails are on disk and will be delivered.',
       before: ({ parts, caller }) => requireSubscription(parts.store, caller.userKey),
       run: async ({ parts, caller, attributes: given }) => {

@@ -47,6 +47,23 @@ export interface MailParts extends Required<Pick<SubmitDeps, 'claimNew'>>, Pick<
 }
 type Parts = ApiDeps & MailParts
 
+/** The codes of errors of every action that sends email. */
+export const SEND_REFUSALS = [
+  'not_found',
+  'subscription_inactive',
+  'idempotency_conflict',
+  'agent_paused',
+  'recipient_suppressed',
+  'domain_not_active',
+  'tracking_disabled',
+  'address_outside_domain',
+  'reserved_header',
+  'forbidden_attachment',
+  'attachment_unavailable',
+  'message_too_large',
+  'volume_exceeded',
+] as const
+
 export const submitDepsOf = ({ bells, ...parts }: Parts): SubmitDeps => ({ ...parts, ring: bells.deliveries })
 const choice = (about: string) =>
   field(z.boolean('must be true, false or null').nullable(), { create: 'optional', kind: 'flag', about })
@@ -340,21 +357,7 @@ export const outboundEmails = definer<Parts>()('outbound-emails', {
       scope: 'emails:send',
       audit: 'never',
       bodyLimit: MAIL_BODY,
-      refuses: [
-        'not_found',
-        'subscription_inactive',
-        'idempotency_conflict',
-        'agent_paused',
-        'recipient_suppressed',
-        'domain_not_active',
-        'tracking_disabled',
-        'address_outside_domain',
-        'reserved_header',
-        'forbidden_attachment',
-        'attachment_unavailable',
-        'message_too_large',
-        'volume_exceeded',
-      ],
+      refuses: SEND_REFUSALS,
       about: 'Send an email. The response means that the email is on disk and will be delivered.',
       before: ({ parts, caller, attributes }) => {
         requireSubscription(parts.store, caller.userKey)
