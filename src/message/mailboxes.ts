@@ -78,16 +78,27 @@ export function mailboxesOf(value: string, charset?: string): Mailbox[] {
   const lastGroup = tokens.findLastIndex(({ raw }) => raw === ';')
   const members: AddressToken[][] = []
   let member: AddressToken[] = []
+  let isEmpty = true
+  let hasAddress = false
+  const add = (token: AddressToken): void => {
+    member.push(token)
+    isEmpty &&= token.kind === 'space'
+    hasAddress ||= isAddress(token)
+  }
+  const begin = (): void => {
+    member = []
+    isEmpty = true
+    hasAddress = false
+  }
   for (const [index, token] of tokens.entries()) {
-    const isEmpty = member.every(({ kind }) => kind === 'space')
-    if (token.kind !== 'mark') member.push(token)
+    if (token.kind !== 'mark') add(token)
     // The text before a colon is a group's name.
-    else if (token.raw === ':' && (index < lastGroup || index === tokens.length - 1)) member = []
+    else if (token.raw === ':' && (index < lastGroup || index === tokens.length - 1)) begin()
     // A name without the quotes that it needs: "Lee, Ann <ann@example.org>".
-    else if (token.raw === ':' || (!isEmpty && !member.some(isAddress) && names[index])) member.push(token)
+    else if (token.raw === ':' || (!isEmpty && !hasAddress && names[index])) add(token)
     else {
       members.push(member)
-      member = []
+      begin()
     }
   }
   return [...members, member]

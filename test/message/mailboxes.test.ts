@@ -68,8 +68,29 @@ test('omits an overlong name', () => {
   assert.deepEqual(shown(`${'x'.repeat(600)} <ann@a.test>`), ['ann@a.test'])
 })
 
-for (const piece of ['"', '(', '<', '"<', '(,\n ', 'a@b,\n ', '=?', '=?a?q?', '<"', '\\"', '[', ':', ', <', '<a ', '@'])
+for (const piece of [
+  '"',
+  '(',
+  '<',
+  '"<',
+  '(,\n ',
+  'a@b,\n ',
+  '=?',
+  '=?a?q?',
+  '<"',
+  '\\"',
+  '[',
+  ':',
+  ', <',
+  '<,',
+  '<a ',
+  '@',
+])
   test(`reads 64 KB of ${JSON.stringify(piece)} in time`, () => {
     for (const begin of ['', '"', '(', '<'])
-      costingAtOnce(2000, () => shown(`${begin}${piece.repeat(64 * 1024)} ann@a.test`))
+      costingAtOnce(2000, () => {
+        shown(`${begin}${piece.repeat(64 * 1024)} ann@a.test`)
+        // The bracket makes all before it a name.
+        shown(`${begin}${piece.repeat(20 * 1024)} <ann@a.test>`)
+      })
   })
