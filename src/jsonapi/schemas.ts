@@ -31,7 +31,7 @@ export const languageTag = () =>
     .string(LANGUAGE)
     .max(35, LANGUAGE)
     .refine((tag) => canonical(tag) !== undefined, LANGUAGE)
-    .transform((tag) => canonical(tag) ?? tag)
+    .overwrite((tag) => canonical(tag) ?? tag)
 
 function canonical(tag: string): string | undefined {
   try {

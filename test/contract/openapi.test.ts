@@ -30,6 +30,10 @@ test('every reference resolves, and every component is used', () => {
   assert.deepEqual([...used].toSorted(), there.toSorted())
 })
 
+test('no alternative matches every value', () => {
+  assert.doesNotMatch(JSON.stringify(document), /"(?:any|one|all)Of":\[(?:\{[^[\]]*\},)?\{\}/)
+})
+
 test('documents each status code separately, for generators without support for ranges', () => {
   for (const item of Object.values(document.paths))
     for (const { responses = {} } of Object.values(item as Record<string, { responses?: object }>))
