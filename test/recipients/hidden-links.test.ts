@@ -90,6 +90,8 @@ test('the recipient gets the links of an email, and each reader of the account s
   const guest = await signedIn(postrider)
   const { text: page } = await guest.open(`/mail/${id}`)
   for (const token of tokens()) assert.ok(!page.includes(token), 'the console')
+  // A copy would have links that do not work.
+  assert.match(page, /cannot resend an email that has links that only its recipient sees/)
   const { access_token } = await letIn(postrider, postrider.user)
   const called = await fetch(`${postrider.url}/mcp`, {
     method: 'POST',
