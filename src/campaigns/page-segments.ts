@@ -6,7 +6,17 @@ import { csv } from '../views/html/csv.ts'
 import { button, dangers, field, form } from '../views/html/forms.ts'
 import { page } from '../views/html/frame.ts'
 import { done, found, tagIn, type Form, type Place } from '../views/html/place.ts'
-import { number, objects, record, relatedId, text, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
+import {
+  faultIn,
+  number,
+  objects,
+  record,
+  relatedId,
+  text,
+  type Answer,
+  type Thing,
+  type Visit,
+} from '../views/html/visit.ts'
 import { badge, count, counted, type Html } from '../views/html/widgets.ts'
 import { listOf, type ListView } from '../views/list.ts'
 import { listPlaces } from '../views/pages.ts'
@@ -61,6 +71,8 @@ const NAMES: Readonly<Record<string, string>> = {
   'event:clicked': 'Clicked in a campaign',
   'event:bounced': 'A campaign bounced',
 }
+
+const nameOf = (what: string): string => NAMES[what] ?? what.slice('field:'.length)
 
 const LABELS = { name: 'Name', rules: 'Conditions' } as const
 
@@ -135,33 +147,58 @@ async function choicesOf(visit: Visit, audience: string, rows: readonly RuleFiel
     campaign === '' || ids.some(([id]) => id === campaign) ? [] : [[campaign, 'An older campaign']],
   )
   return {
-    whats: [
-      ['', 'Choose …'],
-      ...whats.map((each): [string, string] => [each, NAMES[each] ?? each.slice('field:'.length)]),
-    ],
+    whats: [['', 'Choose …'], ...whats.map((each): [string, string] => [each, nameOf(each)])],
     campaigns: [['', 'Any campaign'], ...ids, ...missing],
   }
 }
 
-/** The API's error about a condition, with its number instead of its path. */
-const wordsOf = (detail: string): { at: number | undefined; words: string } => {
-  const found = /^"rules\.(\d+)(?:\.(\w+))?(?:\.\d+)?"/.exec(detail)
-  if (!found) return { at: undefined, words: detail }
-  const [all, at, member] = found
-  const subject = member === undefined ? `Condition ${Number(at) + 1}` : `Condition ${Number(at) + 1}: the ${member}`
-  return { at: Number(at), words: `${subject}${detail.slice(all.length)}` }
+const DAYS = 'Enter a number of days from 1 to 3650.'
+const VALUES: Readonly<Record<string, string>> = {
+  in: 'Enter 1 to 500 texts of at most 500 characters, separated by commas.',
+  less: 'Enter a number.',
+  greater: 'Enter a number.',
+  before: 'Enter a date such as 2026-01-31.',
+  after: 'Enter a date such as 2026-01-31.',
+  within_days: DAYS,
+  older_than_days: DAYS,
 }
 
-function rowFields(row: RuleFields, at: number, choices: Choices, errors: Answer['errors']): Html {
-  const error = errors.map(({ detail }) => wordsOf(detail)).find((each) => each.at === at)?.words
-  const ops = Object.entries(OPS)
+/** What to correct in a field of a row. */
+function hintOf(name: 'op' | 'campaign' | 'value', { campaign, op, what }: RuleFields): string {
+  if (name === 'op') return `“${OPS[op] ?? op}” is not possible for “${nameOf(what)}”. Choose another operator.`
+  if (name === 'campaign') return 'This campaign does not exist. Choose another one.'
+  if (!what.startsWith('event:')) return VALUES[op] ?? 'Enter a text of 1 to 500 characters.'
+  return campaign === '' ? DAYS : 'Remove the number of days, or choose “Any campaign”.'
+}
+
+/** The API's errors about conditions at the fields of their rows. */
+const worded = (errors: Answer['errors'], rows: readonly RuleFields[]): Answer['errors'] =>
+  errors.map((error) => {
+    const [, at, member] = /\/rules\/(\d+)(?:\/(\w+))?/.exec(error.pointer ?? '') ?? []
+    const row = rows[Number(at)]
+    if (row) {
+      const name = member === 'op' || member === 'campaign' ? member : 'value'
+      return { ...error, field: `${name}-${at}`, detail: hintOf(name, row) }
+    }
+    if (error.field !== 'rules') return error
+    const detail = rows.length === 0 ? 'Add a condition.' : 'The conditions are too long. Remove some of their texts.'
+    return { ...error, detail }
+  })
+
+function rowFields(row: RuleFields, at: number, choices: Choices, fault: (name: string) => string | undefined): Html {
+  const of = (name: keyof RuleFields, label: string, options?: [string, string][]): Html =>
+    field({
+      name: `${name}-${at}`,
+      label,
+      value: row[name],
+      error: fault(`${name}-${at}`),
+      ...(options && { options }),
+    })
   return html`<fieldset>
     <legend>Condition ${at + 1}</legend>
     <div class="pair">
-      ${field({ name: `what-${at}`, label: 'About', value: row.what, options: choices.whats })}
-      ${field({ name: `op-${at}`, label: 'Operator', value: row.op, options: ops, error })}
-      ${field({ name: `value-${at}`, label: 'Value', value: row.value })}
-      ${field({ name: `campaign-${at}`, label: 'Campaign (for sent, opened, …)', value: row.campaign, options: choices.campaigns })}
+      ${of('what', 'About', choices.whats)} ${of('op', 'Operator', Object.entries(OPS))} ${of('value', 'Value')}
+      ${of('campaign', 'Campaign (for sent, opened, …)', choices.campaigns)}
     </div>
     <button class="plain" name="step" value="remove-${at}">Remove condition ${at + 1}</button>
   </fieldset>`
@@ -193,6 +230,7 @@ async function editor(
   { audience, counted: sum, errors = [], name, rows, segment, tag = '' }: Editing,
 ): Promise<Html> {
   const shown = rows.length === 0 ? [EMPTY] : rows
+  const fault = faultIn(errors, LABELS)
   const choices = await choicesOf(visit, audience, shown)
   const scheduled = segment ? await scheduledFor(visit, audience, segment.id) : []
   return html`${sum ? html`<p role="status">${countWords(sum)}</p>` : ''}
@@ -205,9 +243,9 @@ async function editor(
           'save',
           html`<input type="hidden" name="tag" value="${tag}" />
             <button name="step" value="count" hidden tabindex="-1">Count</button>
-            ${field({ name: 'name', label: LABELS.name, value: name, required: true, error: errors.find((each) => each.field === 'name')?.detail })}
+            ${field({ name: 'name', label: LABELS.name, value: name, required: true, error: fault('name') })}
             <p class="soft" id="rules">A contact must meet all conditions.</p>
-            ${shown.map((row, at) => rowFields(row, at, choices, errors))}
+            ${shown.map((row, at) => rowFields(row, at, choices, fault))}
             <div class="row">
               ${shown.length < MAX_ROWS ? html`<button class="plain" name="step" value="add">Add condition</button>` : ''}
               <button class="plain" name="step" value="count">Count contacts</button>
@@ -218,9 +256,6 @@ async function editor(
   }`
 }
 
-const worded = (errors: Answer['errors']): Answer['errors'] =>
-  errors.map((error) => ({ ...error, detail: wordsOf(error.detail).words }))
-
 const audienceOf = async (visit: Visit, id: string): Promise<Thing<typeof audiences>> =>
   found(await visit.get(audiences, `/audiences/${id}`)).one
 
@@ -229,13 +264,6 @@ const crumbsOf = (audience: Thing<typeof audiences>): (readonly [string, string]
   [`/audiences/${audience.id}`, text(audience, 'name')],
   [`/audiences/${audience.id}/segments`, 'Segments'],
 ]
-
-/** Counts the contacts that the rows of a form match. */
-const countRows = (visit: Visit, audience: string, rows: readonly RuleFields[]): Promise<Answer> =>
-  visit.ask('POST', `/audiences/${audience}/segment-counts`, {
-    type: 'segment-counts',
-    attributes: { rules: rows.map(ruleOf) },
-  })
 
 /** Performs a step of the form that saves nothing. Undefined if it is to be saved. */
 async function stepOf(
@@ -248,18 +276,23 @@ async function stepOf(
   if (step === 'add') return { rows: [...rows, EMPTY] }
   if (step.startsWith('remove-')) return { rows }
   if (step !== 'count') return undefined
-  const { errors, one } = await countRows(visit, audience, rows)
-  return { rows, errors, counted: one as Thing<typeof segmentCounts> | undefined }
+  const { errors, one } = await visit.ask('POST', `/audiences/${audience}/segment-counts`, {
+    type: 'segment-counts',
+    attributes: { rules: rows.map(ruleOf) },
+  })
+  return { rows, errors: worded(errors, rows), counted: one as Thing<typeof segmentCounts> | undefined }
 }
 
 async function newPage(visit: Visit, editing: Omit<Editing, 'audience'> = { name: '', rows: [] }): Promise<Response> {
   const audience = await audienceOf(visit, visit.context.req.param('id') ?? '')
+  const { errors = [] } = editing
   return page(visit, {
     title: 'New segment',
     about: 'A segment selects contacts by rules. A campaign to it is sent to those who match when it starts.',
     crumbs: crumbsOf(audience),
-    status: (editing.errors ?? []).length > 0 ? 422 : 200,
-    errors: worded(editing.errors ?? []),
+    status: errors.length > 0 ? 422 : 200,
+    errors,
+    labels: LABELS,
     body: await editor(visit, { ...editing, audience: audience.id }),
   })
 }
@@ -280,7 +313,7 @@ const fresh: Place = {
     })
     return answer.one
       ? visit.say(`/segments/${answer.one.id}`, `Created “${name}”.`)
-      : newPage(visit, { name, rows, errors: answer.errors })
+      : newPage(visit, { name, rows, errors: worded(answer.errors, rows) })
   },
 }
 
@@ -322,7 +355,8 @@ async function showSegment(visit: Visit, typed: Partial<Editing> = {}): Promise<
     crumbs: crumbsOf(audience),
     actions: html`<a class="button plain" href="/segments/${id}/export.csv">Export</a>`,
     status: errors.length > 0 ? 422 : 200,
-    errors: worded(errors),
+    errors,
+    labels: LABELS,
     done: done(visit),
     body: html`${form}
       <h2>Matching contacts</h2>
@@ -354,7 +388,9 @@ const one: Place = {
     const answer = await visit.ask('PATCH', `/segments/${id}`, document, { 'If-Match': tagIn(given) })
     if (answer.one) return visit.say(`/segments/${id}`, `Saved “${name}”.`)
     const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
-    const errors = clash ? [{ code: 'changed_meanwhile', field: undefined, detail: CHANGED }] : answer.errors
+    const errors = clash
+      ? [{ code: 'changed_meanwhile', field: undefined, detail: CHANGED }]
+      : worded(answer.errors, rows)
     return showSegment(visit, { name, rows, errors })
   },
 }
