@@ -15,7 +15,14 @@ import { sendToRecipient, type RecipientEmailDeps, type RecipientEmailResult } f
 import { DATA_LINK } from './limits.ts'
 import { LANGUAGES, languageIn, textsFor, textsIn, type Texts } from './languages.ts'
 import { buttonForm, formIn, recipientPage, senderOf, valueIn } from './recipient-page.ts'
-import { chooseLanguage, subscribeAgain, subscriberOf, unsubscribeFrom, type Subscriber } from './subscriber.ts'
+import {
+  chooseLanguage,
+  subscribeAgain,
+  subscriberOf,
+  unsubscribeFrom,
+  type LeavingScope,
+  type Subscriber,
+} from './subscriber.ts'
 
 export interface SubscriberPageDeps extends PlainPageDeps, Pick<RecipientEmailDeps, 'ring'> {
   config: PlainPageDeps['config'] & RecipientEmailDeps['config']
@@ -80,7 +87,7 @@ async function act(
       return { said: scope === 'audience' ? leftList : leftAll }
     case 'subscribe':
       await subscribeAgain(deps, leaving, scope)
-      return { said: ({ texts }) => texts.t('undone') }
+      return { said: undone(scope) }
     case 'language': {
       const lang = languageIn(valueIn(form, 'language'))
       if (!lang) return {}
@@ -96,6 +103,16 @@ async function act(
 
 const leftList: Said = ({ list, texts }) => texts.t('unsubscribed_list', { list })
 const leftAll: Said = ({ domain, texts }) => texts.t('unsubscribed_all', { domain: domain?.name ?? '' })
+
+/** What an undo says: the address may be blocked, or the contact may be deleted. */
+const undone =
+  (scope: LeavingScope): Said =>
+  ({ from, isBlocked, leaving, receives, texts: { t } }) =>
+    receives[scope]
+      ? t('undone')
+      : isBlocked
+        ? t('address_blocked', { address: leaving.email, sender: from })
+        : t('saved')
 
 /** Emails the link to the data about the recipient, to the recipient. */
 async function emailLink(deps: SubscriberPageDeps, context: Context, leaving: Leaving): Promise<Said> {
@@ -130,7 +147,7 @@ async function emailLink(deps: SubscriberPageDeps, context: Context, leaving: Le
   return ({ from, texts: { t } }) => {
     if (result === 'sent') return t('data_sent', { address: email })
     if (result === 'limited') return t('data_limited', { address: email })
-    return result === 'suppressed' ? t('blocked_text', { sender: from }) : t('blocked_title')
+    return result === 'suppressed' ? t('address_blocked', { address: email, sender: from }) : t('data_unavailable')
   }
 }
 
@@ -158,11 +175,15 @@ function show(
 }
 
 /** The subscription as a sentence. The sender is named even if its list has no name for subscribers. */
-function stateOf({ from, leaving, leftAudience, leftDomain, texts: { t }, title }: ShownSubscriber): string {
-  const address = leaving.email
-  if (leftDomain || leftAudience) return t('page_address', { address })
-  if (title === null) return t('page_receives', { address, sender: from })
-  return t('page_receives_list', { address, list: title, sender: from })
+function stateOf({
+  from: sender,
+  leaving: { email: address },
+  receives,
+  texts: { t },
+  title,
+}: ShownSubscriber): string {
+  if (receives.audience && title !== null) return t('page_receives_list', { address, list: title, sender })
+  return receives.domain ? t('page_receives', { address, sender }) : t('page_address', { address })
 }
 
 /** Unsubscribing and its undo come first: no other content is needed for them. */
