@@ -131,6 +131,9 @@ const inUtc = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, 
 
 const shown = (value: string, cell: Cell = value): [] | [Cell] => (value === '' ? [] : [cell])
 
+const emailOf = (consent: ConsentThing): Cell =>
+  html`<a href="/mail/${text(consent, 'email_id')}">${text(consent, 'email_status')}</a>`
+
 /** What is stored about a consent. Values that are unknown are left out. */
 function factsOf(consent: ConsentThing, email: string | undefined, warned: ReadonlySet<string>): Html {
   const at = (name: 'requested_at' | 'confirmed_at' | 'ended_at' | 'restored_at' | 'created_at'): [] | [Cell] =>
@@ -152,6 +155,7 @@ function factsOf(consent: ConsentThing, email: string | undefined, warned: Reado
     ['Page', shown(text(consent, 'page'))],
     ['Website', shown(text(consent, 'origin'))],
     ['Confirmation email', code('message_id')],
+    ['Delivery of this email', shown(text(consent, 'email_status'), emailOf(consent))],
     ['Client that signed up', code('request_client')],
     ['Client that confirmed', code('confirm_client')],
     ['Language', shown(text(consent, 'language'))],
