@@ -461,9 +461,10 @@ for (const lang of LANGUAGES)
 
 test('the page shows the reader of a forwarded email no name, field, consent or number (AU53)', async () => {
   const audience = await kit.audience(domain)
-  const evidence = 'Signed at the fair'
   const secret = { name: 'Mia Secret', custom_fields: { city: 'Hidden Town' }, preferences: { pet: 'Hidden Cat' } }
-  await kit.fill(audience, [{ email: 'seen@there.test', ...secret, evidence }])
+  const given = { email: 'seen@there.test', ...secret, consent_evidence: 'Signed at the fair' }
+  const added = await postrider.api('POST', `/audiences/${audience}/contacts`, document('contacts', given))
+  assert.equal(added.status, 201)
   const campaign = await kit.draft(audience)
   await kit.send(campaign)
   const { keyring, store } = postrider.appliance.deps
