@@ -66,7 +66,17 @@ test('adds, removes and counts conditions without saving, then creates and chang
   assert.match(changed.text, /Saved “Lyon”/)
   const late = await ann.send(page, 'save', { name: 'Late', tag, step: 'save', ...rows(city) })
   assert.match(late.text, /Another user changed this segment/)
-  assert.match((await ann.open(`/segments/${id}/export.csv`)).text, /ben@there\.test/)
+  // A count in between does not hide the change.
+  const counting = await ann.send(page, 'save', { name: 'Late', tag, step: 'count', ...rows(city) })
+  assert.ok(counting.text.includes(`name="tag" value="${tag.replaceAll('"', '&quot;')}"`))
+  const then = /name="tag" value="([^"]*)"/.exec(late.text)?.[1]?.replaceAll('&quot;', '"') ?? ''
+  const replaced = { name: 'Lyon', tag: then, step: 'save', ...rows(['field:city', 'in', 'lyon, paris']) }
+  assert.match((await ann.send(late, 'save', replaced)).text, /Saved “Lyon”/)
+  const file = (await ann.open(`/audiences/${audience}/export.csv?segment=${id}`)).text
+  assert.match(file, /\nben@there\.test,/)
+  assert.doesNotMatch(file, /ann@there\.test/)
+  for (const order of ['status', '-status', 'created_at'])
+    assert.match((await ann.open(`/segments/${id}?sort=${order}`)).text, /ben@there\.test/, order)
   assert.match((await ann.open(`/audiences/${audience}/segments`)).text, /Lyon/)
 })
 
