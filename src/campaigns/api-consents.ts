@@ -97,6 +97,9 @@ export const consents = define('consents', {
     restored_at: timeOrNull('Time when the contact subscribed again after it was withdrawn. Null if it did not.'),
     form_id: wordsOrNull('Id of the form, which may have been deleted. Null without a form.'),
     form_name: wordsOrNull('Name of the form. Null without a form.'),
+    form_opt_in: field(z.enum(valuesOf('forms', 'opt_in')).nullable(), {
+      about: 'Opt-in of the form now. Null without a form.',
+    }),
     form_version: field(z.int().nullable(), { about: 'Version of the form. Null without a form.' }),
     language: wordsOrNull('Language of the text, as a BCP 47 tag. Null if unknown.'),
     text: wordsOrNull('Text of the declaration, exactly as it was shown. Null if unknown.'),
@@ -127,7 +130,7 @@ export const consents = define('consents', {
     for (const row of rows) {
       const consent = row as unknown as Consent
       const form = consent.form_key === null ? undefined : forms.get(consent.form_key)
-      Object.assign(row, { form_id: form?.['id'] ?? null, form_name: form?.['name'] ?? null })
+      for (const name of ['id', 'name', 'opt_in']) row[`form_${name}`] = form?.[name] ?? null
       const email = emails.get(emailIn(consent))
       Object.assign(row, { email_id: email?.id ?? null, email_status: email?.status ?? null })
       row['state'] = shownState(consent)

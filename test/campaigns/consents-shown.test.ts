@@ -90,6 +90,7 @@ test('a consent has everything that proves it', async () => {
     restored_at: null,
     form_id: form,
     form_name: 'Website',
+    form_opt_in: 'double',
     form_version: 3,
     language: 'en',
     text: TEXT,
