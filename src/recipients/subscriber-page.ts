@@ -31,8 +31,6 @@ export interface SubscriberPageDeps extends PlainPageDeps, Pick<RecipientEmailDe
   keyring: Keyring
 }
 
-const MAX_TOKEN = 1000
-
 /** What the page says was done, in the language of the page. */
 type Said = (shown: ShownSubscriber) => string
 
@@ -45,10 +43,8 @@ interface ShownSubscriber extends Subscriber {
 
 export function createSubscriberPage(deps: SubscriberPageDeps): Hono {
   const app = new Hono()
-  const leavingOf = (context: Context): Leaving | undefined => {
-    const token = context.req.param('token') ?? ''
-    return token.length <= MAX_TOKEN ? readUnsubscribeToken(deps.keyring, token) : undefined
-  }
+  const leavingOf = (context: Context): Leaving | undefined =>
+    readUnsubscribeToken(deps.keyring, context.req.param('token') ?? '')
   app.get('/u/:token', (context) => {
     const leaving = leavingOf(context)
     return leaving ? show(deps, context, leaving) : unknownLink(context, 'not_found_text')
