@@ -110,41 +110,34 @@ const undone =
         ? t('address_blocked', { address: leaving.email, sender: from })
         : t('saved')
 
+/** What the page says about the email with the link, by its result. */
+const LINK_SAID = {
+  sent: 'data_sent',
+  limited: 'data_limited',
+  suppressed: 'address_blocked',
+  refused: 'data_unavailable',
+} as const satisfies Record<RecipientEmailResult['result'], string>
+
 /** Emails the link to the data about the recipient, to the recipient. */
 async function emailLink(deps: SubscriberPageDeps, context: Context, leaving: Leaving): Promise<Said> {
+  const { audience, contact, domain, email: address } = subscriberOf(deps, leaving)
+  if (!domain) return ({ texts: { t } }) => t('data_unavailable')
   const { clock, config, keyring, store } = deps
-  const { audience, contact, domain, email } = subscriberOf(deps, leaving)
+  const { lang, t } = textsFor(context, { contact, audience })
   const now = clock.now()
-  let result: RecipientEmailResult['result'] = 'refused'
-  if (domain) {
-    const { lang, t } = textsFor(context, { contact, audience })
-    const sent = await store.write((tx) =>
-      sendToRecipient(
-        tx,
-        deps,
-        {
-          domain,
-          to: leaving.email,
-          lang,
-          subject: t('email_link_subject'),
-          text: [t('email_link_text', { sender: senderOf(deps, domain.user_key, domain.name).name })],
-          button: {
-            label: t('email_link_button'),
-            url: dataUrl(keyring, config.http.public_url, { domain, email }, now),
-          },
-          tag: DATA_LINK,
-          limit: { audience: leaving.audience },
-        },
-        now,
-      ),
-    )
-    result = sent.result
+  const url = dataUrl(keyring, config.http.public_url, { domain, email: address }, now)
+  const email = {
+    domain,
+    to: leaving.email,
+    lang,
+    subject: t('email_link_subject'),
+    text: [t('email_link_text', { sender: senderOf(deps, domain.user_key, domain.name).name })],
+    button: { label: t('email_link_button'), url },
+    tag: DATA_LINK,
+    limit: { audience: leaving.audience },
   }
-  return ({ from, texts: { t } }) => {
-    if (result === 'sent') return t('data_sent', { address: email })
-    if (result === 'limited') return t('data_limited', { address: email })
-    return result === 'suppressed' ? t('address_blocked', { address: email, sender: from }) : t('data_unavailable')
-  }
+  const { result } = await store.write((tx) => sendToRecipient(tx, deps, email, now))
+  return ({ from, texts }) => texts.t(LINK_SAID[result], { address, sender: from })
 }
 
 function show(

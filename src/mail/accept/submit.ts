@@ -283,6 +283,14 @@ export function rowOf(
 const flag = (value: boolean | null | undefined): 0 | 1 | null =>
   value === null || value === undefined ? null : value ? 1 : 0
 
+/** The body of an email without its attachments. */
+export const writtenBody = ({ headers = [], html, text = null, unsubscribe }: NewEmail): WrittenBody => ({
+  html,
+  text,
+  headers: headers.map(([name, value]) => [name, value]),
+  ...(unsubscribe && { unsubscribe }),
+})
+
 /**
  * Stores attachments and large bodies in the spool.
  * Before the transaction, because writing files takes longer than a row.
@@ -291,12 +299,7 @@ export async function storeBody(deps: SubmitDeps, submission: Submission, id: st
   const { given, userKey } = submission
   const { clock, keyring, spool, store } = deps
   if (given.message) return storeMessage(spool, id, given.message)
-  const body: WrittenBody = {
-    html: given.html,
-    text: given.text ?? null,
-    headers: (given.headers ?? []).map(([name, value]) => [name, value]),
-    ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
-  }
+  const body = writtenBody(given)
   const isLarge = body.html.length + (body.text?.length ?? 0) > BODY_ABOVE
   if (!isLarge && !given.attachments?.length) {
     const content = JSON.stringify(body)
