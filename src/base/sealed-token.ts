@@ -1,7 +1,7 @@
 // Tokens of links: encrypted values. Neither the values nor their length can be read from a link (D60).
 import type { Keyring } from './keyring.ts'
 
-/** Longer texts are no tokens of this server. */
+/** Longer texts are rejected. */
 const MAX_TOKEN = 1000
 /** The content is padded to a multiple of this many bytes. */
 const BLOCK = 48

@@ -3,7 +3,7 @@
 import type { Config } from '../base/config.ts'
 import { Counter } from '../base/counters.ts'
 import { percent } from '../base/text.ts'
-import type { Metric } from '../parts/part.ts'
+import { counterMetric } from '../parts/part.ts'
 import { ownerAddress, addNotice } from '../users/notices.ts'
 import { campaignFigures, type Figures } from '../reputation/tally.ts'
 import type { Reader, Tx } from '../store/database.ts'
@@ -68,12 +68,7 @@ const pauses = new Counter(
   BRAKE_REASONS.map((reason) => ({ reason })),
 )
 /** What /metrics shows about automatic pauses (AU111). */
-export const brakeFigure: Metric = {
-  name: pauses.name,
-  help: pauses.help,
-  type: 'counter',
-  values: () => pauses.values(),
-}
+export const brakeFigure = counterMetric(pauses)
 
 /** Counts a pause and notifies the owner of the account, and the user who scheduled the campaign if that is another. */
 export function noteBrake(

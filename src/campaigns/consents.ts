@@ -32,10 +32,10 @@ const KNOWN = [
   'confirmed_at',
   'ended_at',
 ] as const
-type Known = Pick<Consent, (typeof KNOWN)[number]>
+type KnownFacts = Pick<Consent, (typeof KNOWN)[number]>
 
 /** How an address came into an audience. */
-export type NewConsent = Pick<Consent, 'state' | 'source'> & Partial<Known>
+export type NewConsent = Pick<Consent, 'state' | 'source'> & Partial<KnownFacts>
 
 /** The contact of a consent. Without a key, only the hash of the address is stored. */
 export interface ConsentOf {
@@ -75,7 +75,7 @@ export function recordConsent(
   { source, state, ...given }: NewConsent,
   now: number,
 ): Consent {
-  const known = Object.fromEntries(KNOWN.map((name) => [name, given[name] ?? null])) as Known
+  const known = Object.fromEntries(KNOWN.map((name) => [name, given[name] ?? null])) as KnownFacts
   const row = { user_key, audience_key, contact_key: key, recipient_hash: recipientHash(keyring, email), state, source }
   return tx.one(insertConsent({ id: newId(now), ...row, ...known, released: 0, created_at: now, updated_at: now }))
 }

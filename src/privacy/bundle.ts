@@ -37,8 +37,8 @@ const STORED = { compress: false }
 type BundleRow = Record<string, unknown>
 
 /**
- * Columns that are internal, or identify others: an SMTP transcript contains all recipients, including Bcc, and `person`
- * is a user of the account.
+ * Columns that are internal, or identify others: an SMTP transcript contains all recipients, including Bcc. A `person`
+ * is a user.
  */
 const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue|person)$/
 

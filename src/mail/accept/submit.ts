@@ -18,6 +18,7 @@ import { BODY_ABOVE, SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
 import {
   admit,
   requireSendingDomain,
+  writtenBody,
   type SendingDomain,
   type Submission,
   type Email,
@@ -282,14 +283,6 @@ export function rowOf(
 
 const flag = (value: boolean | null | undefined): 0 | 1 | null =>
   value === null || value === undefined ? null : value ? 1 : 0
-
-/** The body of an email without its attachments. */
-export const writtenBody = ({ headers = [], html, text = null, unsubscribe }: NewEmail): WrittenBody => ({
-  html,
-  text,
-  headers: headers.map(([name, value]) => [name, value]),
-  ...(unsubscribe && { unsubscribe }),
-})
 
 /**
  * Stores attachments and large bodies in the spool.
