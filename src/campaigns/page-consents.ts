@@ -117,7 +117,7 @@ const inUtc = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, 
 
 /** What is stored about a consent. Values that are unknown are left out. */
 function factsOf(consent: ConsentThing, email: string | undefined): Html {
-  const of = (name: string & keyof ConsentThing['attributes']): string => text(consent, name)
+  const of = (name: keyof ConsentThing['attributes']): string => text(consent, name)
   const code = (value: string): Cell => (value === '' ? '' : html`<code>${value}</code>`)
   const rows: [name: string, value: Cell][] = [
     ['Address', email ?? 'The contact was deleted. Only a hash of the address is stored.'],
