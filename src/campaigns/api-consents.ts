@@ -6,9 +6,12 @@ import { recipientHash } from '../base/recipient-hash.ts'
 import { define } from '../jsonapi/define.ts'
 import { timeOrNull, wordsOrNull } from '../jsonapi/fields.ts'
 import { field, type Filter } from '../jsonapi/resource.ts'
+import type { Reader } from '../store/database.ts'
 import { CONSENT_STATES } from '../store/states/consent.ts'
-import { valuesOf } from '../store/schema/tables.ts'
+import { EMAIL_STATUSES } from '../store/states/outbound-email.ts'
+import { valuesOf, type RowOf } from '../store/schema/tables.ts'
 import { findByKeys } from '../store/list.ts'
+import { raw } from '../store/query.ts'
 import { contactAddress } from './contacts.ts'
 import { GRANTED, type Consent } from './consents.ts'
 
@@ -57,6 +60,21 @@ const byForm: Filter = {
   about: 'Filter by the id of a form.',
 }
 
+/** The id of the confirmation email, which its Message-ID contains (messageIdOf). */
+const emailIn = ({ message_id }: Consent): string => message_id?.slice(1, message_id.indexOf('@')) ?? ''
+
+const emailsOf = (reader: Reader, rows: readonly Consent[]) =>
+  new Map(
+    reader
+      .all(
+        raw<Pick<RowOf<'outbound_emails'>, 'id' | 'status'>>(
+          'select id, status from outbound_emails where id in (select value from json_each(?))',
+          [JSON.stringify(rows.map(emailIn))],
+        ),
+      )
+      .map((email) => [email.id, email]),
+  )
+
 export const consents = define('consents', {
   table: 'consents',
   path: '/consents/:consent',
@@ -79,6 +97,9 @@ export const consents = define('consents', {
     restored_at: timeOrNull('Time when the contact subscribed again after it was withdrawn. Null if it did not.'),
     form_id: wordsOrNull('Id of the form, which may have been deleted. Null without a form.'),
     form_name: wordsOrNull('Name of the form. Null without a form.'),
+    form_opt_in: field(z.enum(valuesOf('forms', 'opt_in')).nullable(), {
+      about: 'Opt-in of the form now. Null without a form.',
+    }),
     form_version: field(z.int().nullable(), { about: 'Version of the form. Null without a form.' }),
     language: wordsOrNull('Language of the text, as a BCP 47 tag. Null if unknown.'),
     text: wordsOrNull('Text of the declaration, exactly as it was shown. Null if unknown.'),
@@ -88,6 +109,10 @@ export const consents = define('consents', {
     request_client: wordsOrNull('Keyed hash of the IP address that signed up, as hex. Null if unknown.'),
     confirm_client: wordsOrNull('Keyed hash of the IP address that confirmed, as hex. Null if unknown.'),
     message_id: wordsOrNull('Message-ID of the confirmation email. Null if none was sent.'),
+    email_id: wordsOrNull('Id of this email. Null if it was deleted, or none was sent.'),
+    email_status: field(z.enum(EMAIL_STATUSES).nullable(), {
+      about: 'Delivery status of this email. Null without one.',
+    }),
     evidence: wordsOrNull('Why the contact agreed, in the words of the owner. Null if absent.'),
     person: wordsOrNull('Who added the address: a user, or the name of a token. Null if it was not added by one.'),
     created_at: field(z.iso.datetime(), { kind: 'time', sort: true, about: 'Time when it was recorded.' }),
@@ -101,10 +126,13 @@ export const consents = define('consents', {
   extend(rows, { reader }) {
     const keys = rows.map((row) => row['form_key']).filter((key) => key !== null) as number[]
     const forms = new Map(findByKeys(reader, 'forms', keys).map((form) => [form.key, form]))
+    const emails = emailsOf(reader, rows as unknown as Consent[])
     for (const row of rows) {
       const consent = row as unknown as Consent
       const form = consent.form_key === null ? undefined : forms.get(consent.form_key)
-      Object.assign(row, { form_id: form?.['id'] ?? null, form_name: form?.['name'] ?? null })
+      for (const name of ['id', 'name', 'opt_in']) row[`form_${name}`] = form?.[name] ?? null
+      const email = emails.get(emailIn(consent))
+      Object.assign(row, { email_id: email?.id ?? null, email_status: email?.status ?? null })
       row['state'] = shownState(consent)
       row['text_sha256'] = consent.text === null ? null : hash('sha256', consent.text, 'hex')
     }

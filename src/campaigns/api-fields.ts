@@ -1,4 +1,4 @@
-// The fields of an audience's contacts for merge tags, and how many contacts have a value (D147).
+// The fields of an audience's contacts and forms for merge tags, and how many contacts have a value (D147).
 import { parentOf } from '../jsonapi/resource.ts'
 import { define } from '../jsonapi/define.ts'
 import { count, words } from '../jsonapi/fields.ts'
@@ -34,14 +34,22 @@ function fieldsWithValues(reader: Reader, audience: number): { sampled: number; 
       [audience],
     ),
   )
+  const asked = reader.all(
+    raw<FieldCount>(
+      `select distinct json_extract(j.value, '$.key') as name, 0 as contacts from forms f, json_each(f.fields) j
+       where f.audience_key = ? and f.deleted_at is null order by name`,
+      [audience],
+    ),
+  )
   const { sampled, named } = all ?? { sampled: 0, named: 0 }
-  return { sampled, fields: [{ name: 'name', contacts: named }, ...own.filter(({ name }) => name !== 'name')] }
+  const fields = [{ name: 'name', contacts: named }, ...own, ...asked]
+  return { sampled, fields: fields.filter(({ name }, at) => fields.findIndex((each) => each.name === name) === at) }
 }
 
 export const audienceFields = define('audience-fields', {
   table: 'audiences',
   scope: 'contacts',
-  about: 'Custom fields of the contacts in an audience. Each is available as a merge tag.',
+  about: 'Custom fields of the contacts in an audience, and of its forms. Each is available as a merge tag.',
   extension: true,
   attributes: {
     name: words('Name of the field and of its merge tag.'),
@@ -55,7 +63,8 @@ export const audienceFields = define('audience-fields', {
       within: { type: 'audiences', column: 'audience_key' },
       params: ['page'],
       id: 'listAudienceFields',
-      about: 'List the custom fields of an audience, most frequent first. Campaigns can use them as merge tags.',
+      about:
+        'List the custom fields of an audience, most frequent first. This includes fields of its forms. Campaigns can use them as merge tags.',
       run(call) {
         const { sampled, fields } = fieldsWithValues(call.parts.store, parentOf(audiences, call).key)
         return fields.map((each, at) => ({ key: at + 1, id: `field-${at + 1}`, ...each, sampled }))

@@ -10,7 +10,7 @@ import { rulesAnswer, rulesSchema } from './rules.ts'
 import { addSegment, changeSegment, checkCampaigns, removeSegment } from './segments.ts'
 
 const RULES =
-  'Conditions that a contact must meet, all of them. A condition is about a field (`field`, `op`, `value`), about the time when the contact was added (`date`, `op`, `value`), or about emails of campaigns to this audience (`event`, `op`, and optionally `campaign` or `days`). Texts are compared without case. A field without a value, or with a value of another type, matches only `is_not` and `empty`. `did_not opened` and `did_not clicked` match only contacts to whom a tracked email was delivered.'
+  'Conditions that a contact must meet, all of them. A condition is about a field (`field`, `op`, `value`), about the time when the contact was added (`date`, `op`, `value`), or about emails of campaigns to this audience (`event`, `op`, and optionally `campaign` or `days`). Texts are compared without case. A value of another type matches only `is_not`, and a field without a value only `is_not` and `empty`. `less` and `greater` also accept numbers in texts. `did_not opened` and `did_not clicked` match only contacts to whom a tracked email was delivered.'
 const EXAMPLE = [
   { field: 'city', op: 'is', value: 'Ghent' },
   { event: 'opened', op: 'did', days: 90 },

@@ -1,13 +1,15 @@
 // Pauses a campaign when too many of its emails bounce or are complained about, counted since its start or its last
 // resume (AU105, AU106). Each result is added to one row, which is read when results were committed.
 import type { Config } from '../base/config.ts'
+import { Counter } from '../base/counters.ts'
 import { percent } from '../base/text.ts'
+import { counterMetric } from '../parts/part.ts'
 import { ownerAddress, addNotice } from '../users/notices.ts'
 import { campaignFigures, type Figures } from '../reputation/tally.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, statement } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
-import type { BrakeReason } from '../store/states/campaign.ts'
+import { BRAKE_REASONS, type BrakeReason } from '../store/states/campaign.ts'
 
 export interface Brake {
   reason: BrakeReason
@@ -60,8 +62,22 @@ function exceeded({ bounces, complaints, deliveries }: Figures, limits: Config['
     : undefined
 }
 
-/** Notifies the owner of the account, and the user who scheduled the campaign if that is another one. */
-export function noteBrake(tx: Tx, url: string, campaign: RowOf<'campaigns'>, failure: string, now: number): void {
+const pauses = new Counter(
+  'postrider_campaigns_paused_automatically_total',
+  'Campaigns that paused automatically, by reason.',
+  BRAKE_REASONS.map((reason) => ({ reason })),
+)
+/** What /metrics shows about automatic pauses (AU111). */
+export const brakeFigure = counterMetric(pauses)
+
+/** Counts a pause and notifies the owner of the account, and the user who scheduled the campaign if that is another. */
+export function noteBrake(
+  tx: Tx,
+  url: string,
+  campaign: RowOf<'campaigns'>,
+  { failure, reason }: Brake,
+  now: number,
+): void {
   const { domain_key, id, name, scheduled_by, user_key } = campaign
   const owner = ownerAddress(tx, user_key)
   const starter =
@@ -78,6 +94,7 @@ export function noteBrake(tx: Tx, url: string, campaign: RowOf<'campaigns'>, fai
       `${url}/campaigns/${id}`,
     ].join('\n\n'),
   }
+  tx.afterCommit(() => pauses.add({ reason }))
   addNotice(tx, notice, now)
   if (starter !== undefined && starter !== owner) addNotice(tx, { ...notice, recipient: starter }, now)
 }

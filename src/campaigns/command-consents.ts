@@ -46,6 +46,7 @@ const LINES = {
   language: 'language',
   page: 'page',
   email: 'message_id',
+  delivery: 'email_status',
   person: 'person',
   evidence: 'evidence',
   sha256: 'text_sha256',

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { iso } from '../base/clock.ts'
 import { counted } from '../base/text.ts'
 import { withDeps, type Invocation } from '../views/command/open.ts'
-import { answer, table } from '../views/command/terminal.ts'
+import { answer, answerRows } from '../views/command/terminal.ts'
 import { segmentsOf, theAudience, theSegment } from './find-audience.ts'
 
 export function segmentCommand(program: Command, invocation: () => Invocation): void {
@@ -20,12 +20,13 @@ export function segmentCommand(program: Command, invocation: () => Invocation): 
           rules: JSON.parse(rules) as unknown[],
           created_at: iso(created_at),
         }))
-        answer(invocation().terminal, rows, (shown) =>
-          table(
-            ['ID', 'NAME', 'CONDITIONS', 'CREATED'],
-            shown.map((each) => [each.id, each.name, each.rules.length, each.created_at]),
-          ),
-        )
+        const columns = {
+          ID: 'id',
+          NAME: 'name',
+          CONDITIONS: ({ rules }: (typeof rows)[number]) => rules.length,
+          CREATED: 'created_at',
+        } as const
+        answerRows(invocation().terminal, rows, columns, 'There are no segments.')
       }),
     )
   segment

@@ -15,37 +15,8 @@ export type Consent = RowOf<'consents'>
 /** States of contacts that agreed, in contrast to requests. */
 export const GRANTED = ['confirmed', 'single', 'asserted', 'imported'] as const satisfies readonly ConsentState[]
 
-/** How an address came into an audience. Absent members are unknown. */
-export type NewConsent = Pick<Consent, 'state' | 'source'> &
-  Partial<
-    Pick<
-      Consent,
-      | 'form_key'
-      | 'form_version'
-      | 'language'
-      | 'text'
-      | 'page'
-      | 'origin'
-      | 'request_client'
-      | 'confirm_client'
-      | 'message_id'
-      | 'evidence'
-      | 'person'
-      | 'requested_at'
-      | 'confirmed_at'
-      | 'ended_at'
-    >
-  >
-
-/** The contact of a consent. Without a key, only the hash of the address is stored. */
-export interface ConsentOf {
-  user_key: number
-  audience_key: number
-  key: number | null
-  email: string
-}
-
-const COLUMNS = [
+/** What is known about a consent. Absent members are unknown. */
+const KNOWN = [
   'form_key',
   'form_version',
   'language',
@@ -61,23 +32,38 @@ const COLUMNS = [
   'confirmed_at',
   'ended_at',
 ] as const
+type KnownFacts = Pick<Consent, (typeof KNOWN)[number]>
 
-const insertConsent = statement<Omit<Consent, 'key' | 'restored_at' | 'released'>>()((arg) =>
+/** How an address came into an audience. */
+export type NewConsent = Pick<Consent, 'state' | 'source'> & Partial<KnownFacts>
+
+/** The contact of a consent. Without a key, only the hash of the address is stored. */
+export interface ConsentOf {
+  user_key: number
+  audience_key: number
+  key: number | null
+  email: string
+}
+
+const COLUMNS = [
+  'id',
+  'user_key',
+  'audience_key',
+  'contact_key',
+  'recipient_hash',
+  'state',
+  'source',
+  ...KNOWN,
+  'released',
+  'created_at',
+  'updated_at',
+] as const
+type Inserted = Pick<Consent, (typeof COLUMNS)[number]>
+
+const insertConsent = statement<Inserted>()((arg) =>
   db
     .insertInto('consents')
-    .values({
-      id: arg.id,
-      user_key: arg.user_key,
-      audience_key: arg.audience_key,
-      contact_key: arg.contact_key,
-      recipient_hash: arg.recipient_hash,
-      state: arg.state,
-      source: arg.source,
-      ...(Object.fromEntries(COLUMNS.map((name) => [name, arg[name]])) as Pick<Consent, (typeof COLUMNS)[number]>),
-      released: 0,
-      created_at: arg.created_at,
-      updated_at: arg.updated_at,
-    })
+    .values(Object.fromEntries(COLUMNS.map((name) => [name, arg[name]])) as Inserted)
     .returningAll(),
 )
 
@@ -89,12 +75,9 @@ export function recordConsent(
   { source, state, ...given }: NewConsent,
   now: number,
 ): Consent {
-  const known = Object.fromEntries(COLUMNS.map((name) => [name, given[name] ?? null])) as Pick<
-    Consent,
-    (typeof COLUMNS)[number]
-  >
+  const known = Object.fromEntries(KNOWN.map((name) => [name, given[name] ?? null])) as KnownFacts
   const row = { user_key, audience_key, contact_key: key, recipient_hash: recipientHash(keyring, email), state, source }
-  return tx.one(insertConsent({ id: newId(now), ...row, ...known, created_at: now, updated_at: now }))
+  return tx.one(insertConsent({ id: newId(now), ...row, ...known, released: 0, created_at: now, updated_at: now }))
 }
 
 /**

@@ -33,17 +33,12 @@ export interface ContactWithStatus extends NewContact {
   consent_at?: number
 }
 
-/** The counts of an import. Each contact is counted once. */
-export interface ImportCounts {
-  created: number
-  /** Already in the audience, with a changed name or field. */
-  updated: number
-  /** Added or kept as unsubscribed. */
-  unsubscribed: number
-  /** Got a suppression: blocked, bounced or complained. */
-  suppressed: number
-  skipped: number
-}
+/**
+ * What an import counts, each contact once. `updated`: already in the audience, with a changed name or field.
+ * `unsubscribed`: added or kept as unsubscribed. `suppressed`: got a suppression.
+ */
+const COUNTS = ['created', 'updated', 'unsubscribed', 'suppressed', 'skipped'] as const
+export type ImportCounts = Record<(typeof COUNTS)[number], number>
 
 export const noCounts = (): ImportCounts => ({ created: 0, updated: 0, unsubscribed: 0, suppressed: 0, skipped: 0 })
 
@@ -303,9 +298,6 @@ const MAX_LINES = 1000
 const MAX_BYTES = 256 * 1024
 const KEPT = 30 * DAY
 
-const COUNTS = ['created', 'updated', 'unsubscribed', 'suppressed', 'skipped'] as const
-export type NotedCounts = Record<(typeof COUNTS)[number], number>
-
 /** The lines as JSON, up to the limits, or null if there are no lines. */
 function keptLines(before: string | null, lines: readonly RefusedLine[]): string | null {
   const kept = ((before === null ? undefined : jsonOf(before)) ?? []) as RefusedLine[]
@@ -333,14 +325,14 @@ export function noteImport(
   tx: Tx,
   { key: audience_key, user_key }: { key: number; user_key: number },
   note: ImportNote,
-  { counts, problems }: { counts: NotedCounts; problems: readonly RefusedLine[] },
+  { counts, problems }: { counts: ImportCounts; problems: readonly RefusedLine[] },
   now: number,
 ): PastImport {
   const { by, continues, file, refused = [], titles } = note
   const { passed = refused.length, refusedCount = refused.length } = note
   const before = continues === undefined ? undefined : pastByKey(tx, continues)
   const lines = keptLines(before?.rejected ?? null, [...refused, ...problems])
-  const sums = Object.fromEntries(COUNTS.map((name) => [name, (before?.[name] ?? 0) + counts[name]])) as NotedCounts
+  const sums = Object.fromEntries(COUNTS.map((name) => [name, (before?.[name] ?? 0) + counts[name]])) as ImportCounts
   const set = {
     ...sums,
     skipped: sums.skipped + passed + problems.length,

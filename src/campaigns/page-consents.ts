@@ -4,8 +4,9 @@ import { refuse } from '../base/errors.ts'
 import { page } from '../views/html/frame.ts'
 import { found, type Place } from '../views/html/place.ts'
 import { relatedId, text, type Thing, type Visit } from '../views/html/visit.ts'
-import { badge, facts, search, table, time, type Cell, type Html } from '../views/html/widgets.ts'
+import { badge, facts, search, time, type Cell, type Html } from '../views/html/widgets.ts'
 import { listOf, type ListView } from '../views/list.ts'
+import { tableOf, type ViewColumn } from '../views/table.ts'
 import { audiences } from './api-audiences.ts'
 import { consents } from './api-consents.ts'
 
@@ -32,20 +33,14 @@ const stateOf = (consent: ConsentThing): string => {
   return STATES[state] ?? state
 }
 
-/** The source, with the form. */
-function sourceOf(consent: ConsentThing, warned: ReadonlySet<string>): Cell {
+/** The source, with the form. Every page that names a form without a confirmation warns of it (AU1). */
+function sourceOf(consent: ConsentThing): Cell {
   const source = text(consent, 'source')
   const name = SOURCES[source] ?? source
   const form = text(consent, 'form_id')
   if (form === '') return name
-  const called = html`${name} <a href="/forms/${form}">${text(consent, 'form_name')}</a>`
-  return warned.has(form) ? html`${called} ${badge('no confirmation')}` : called
-}
-
-/** The ids of the forms that subscribe people without a confirmation. Every page that names one warns of it. */
-async function unconfirmedForms(visit: Visit): Promise<ReadonlySet<string>> {
-  const { many } = await visit.ask('GET', '/forms?page%5Bsize%5D=100')
-  return new Set(many.filter(({ attributes }) => attributes['opt_in'] === 'single').map(({ id }) => id))
+  const warning = text(consent, 'form_opt_in') === 'single' ? badge('no confirmation') : ''
+  return html`${name} <a href="/forms/${form}">${text(consent, 'form_name')}</a> ${warning}`
 }
 
 const pathOf = (consent: ConsentThing): string => {
@@ -56,24 +51,18 @@ const pathOf = (consent: ConsentThing): string => {
 
 const when = (consent: ConsentThing): string => text(consent, 'confirmed_at') || text(consent, 'created_at')
 
+const DATE: ViewColumn<typeof consents> = { title: 'Date', kind: 'time', of: (each) => time(when(each)) }
+const COLUMNS: readonly ViewColumn<typeof consents>[] = [
+  { title: 'State', of: stateOf },
+  { title: 'Source', of: sourceOf },
+  { title: 'Ended', kind: 'time', of: 'ended_at' },
+]
+
 /** The consents of a contact, for its page. */
 export async function consentsOfContact(visit: Visit, contactId: string): Promise<Html> {
-  const [{ many }, warned] = await Promise.all([
-    visit.get(consents, `/contacts/${contactId}/consents?page%5Bsize%5D=100`),
-    unconfirmedForms(visit),
-  ])
+  const { many } = await visit.get(consents, `/contacts/${contactId}/consents?page%5Bsize%5D=100`)
   return html`<h2>Consent</h2>
-    ${table(
-      'Consent',
-      [{ title: 'Date', kind: 'time' }, { title: 'State', width: 30 }, 'Source', { title: 'Ended', kind: 'time' }],
-      many.map((each) => [
-        html`<a href="${pathOf(each)}">${time(when(each))}</a>`,
-        stateOf(each),
-        sourceOf(each, warned),
-        time(each.attributes.ended_at),
-      ]),
-      'No consent is stored.',
-    )}`
+    ${tableOf('Consent', [{ ...DATE, to: pathOf }, ...COLUMNS], many, 'No consent is stored.')}`
 }
 
 const TABS = [
@@ -83,7 +72,7 @@ const TABS = [
   { value: 'withdrawn', name: 'Withdrawn' },
 ]
 
-const consentsIn = (audience: string, email: string, warned: ReadonlySet<string>): ListView<typeof consents> => ({
+const consentsIn = (audience: string, email: string): ListView<typeof consents> => ({
   of: consents,
   from: `/audiences/${audience}/consents?include=contact${email === '' ? '' : `&filter%5Bemail%5D=${encodeURIComponent(email)}`}`,
   caption: 'Consents',
@@ -91,16 +80,14 @@ const consentsIn = (audience: string, email: string, warned: ReadonlySet<string>
   columns: ({ included }) => {
     const addresses = new Map(included.map((each) => [each.id, String(each.attributes['email'])]))
     return [
-      { title: 'Date', kind: 'time', of: (each) => time(when(each)) },
+      DATE,
       {
         title: 'Contact',
         width: 30,
         of: (each) => addresses.get(relatedId(each, 'contact') ?? '') ?? 'deleted contact',
         to: pathOf,
       },
-      { title: 'State', of: stateOf },
-      { title: 'Source', of: (each) => sourceOf(each, warned) },
-      { title: 'Ended', kind: 'time', of: 'ended_at' },
+      ...COLUMNS,
     ]
   },
   empty: 'No consents.',
@@ -112,8 +99,7 @@ const audienceConsents: Place = {
   async show(visit) {
     const { audience } = visit.context.req.param() as { audience: string }
     const { one } = found(await visit.get(audiences, `/audiences/${audience}`))
-    const [email, warned] = [visit.query('q').trim(), await unconfirmedForms(visit)]
-    const { body } = await listOf(visit, consentsIn(audience, email, warned))
+    const { body } = await listOf(visit, consentsIn(audience, visit.query('q').trim()))
     return page(visit, {
       title: 'Consents',
       about: 'Why each contact is in the audience. Consents of deleted contacts are found by the whole address.',
@@ -129,36 +115,33 @@ const audienceConsents: Place = {
 /** A time for a printed page, which does not know the zone of its reader. */
 const inUtc = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, ' UTC')
 
-const shown = (value: string, cell: Cell = value): [] | [Cell] => (value === '' ? [] : [cell])
-
 /** What is stored about a consent. Values that are unknown are left out. */
-function factsOf(consent: ConsentThing, email: string | undefined, warned: ReadonlySet<string>): Html {
-  const at = (name: 'requested_at' | 'confirmed_at' | 'ended_at' | 'restored_at' | 'created_at'): [] | [Cell] =>
-    shown(text(consent, name), inUtc(text(consent, name)))
-  const code = (name: 'request_client' | 'confirm_client' | 'text_sha256' | 'message_id'): [] | [Cell] =>
-    shown(text(consent, name), html`<code>${text(consent, name)}</code>`)
-  const rows: [name: string, value: [] | [Cell]][] = [
-    ['Address', [email ?? 'The contact was deleted. Only a hash of the address is stored.']],
-    ['State', [stateOf(consent)]],
-    ['Source', [sourceOf(consent, warned)]],
-    ['Form version', shown(text(consent, 'form_version'))],
-    ['Signed up', at('requested_at')],
-    ['Confirmed', at('confirmed_at')],
-    ['Recorded', at('created_at')],
-    ['Ended', at('ended_at')],
-    ['Subscribed again', at('restored_at')],
-    ['Added by', shown(text(consent, 'person'))],
-    ['Evidence', shown(text(consent, 'evidence'))],
-    ['Page', shown(text(consent, 'page'))],
-    ['Website', shown(text(consent, 'origin'))],
-    ['Confirmation email', code('message_id')],
-    ['Client that signed up', code('request_client')],
-    ['Client that confirmed', code('confirm_client')],
-    ['Language', shown(text(consent, 'language'))],
-    ['SHA-256 of the text', code('text_sha256')],
-    ['Id', [html`<code>${consent.id}</code>`]],
+function factsOf(consent: ConsentThing, email: string | undefined): Html {
+  const of = (name: keyof ConsentThing['attributes']): string => text(consent, name)
+  const code = (value: string): Cell => (value === '' ? '' : html`<code>${value}</code>`)
+  const rows: [name: string, value: Cell][] = [
+    ['Address', email ?? 'The contact was deleted. Only a hash of the address is stored.'],
+    ['State', stateOf(consent)],
+    ['Source', sourceOf(consent)],
+    ['Form version', of('form_version')],
+    ['Signed up', inUtc(of('requested_at'))],
+    ['Confirmed', inUtc(of('confirmed_at'))],
+    ['Recorded', inUtc(of('created_at'))],
+    ['Ended', inUtc(of('ended_at'))],
+    ['Subscribed again', inUtc(of('restored_at'))],
+    ['Added by', of('person')],
+    ['Evidence', of('evidence')],
+    ['Page', of('page')],
+    ['Website', of('origin')],
+    ['Confirmation email', code(of('message_id'))],
+    ['Delivery of this email', of('email_id') && html`<a href="/mail/${of('email_id')}">${of('email_status')}</a>`],
+    ['Client that signed up', code(of('request_client'))],
+    ['Client that confirmed', code(of('confirm_client'))],
+    ['Language', of('language')],
+    ['SHA-256 of the text', code(of('text_sha256'))],
+    ['Id', code(consent.id)],
   ]
-  return facts(rows.flatMap(([name, [value]]) => (value === undefined ? [] : [[name, value] as const])))
+  return facts(rows.filter(([, value]) => value !== ''))
 }
 
 /** The page of one consent, in UTC, for printing. */
@@ -183,7 +166,7 @@ async function showConsent(visit: Visit): Promise<Response> {
         ? [`/audiences/${audience}/consents`, 'Consents']
         : [`/audiences/${audience}/contacts/${contact}`, email ?? 'Contact'],
     ],
-    body: html`${factsOf(one, email, await unconfirmedForms(visit))}
+    body: html`${factsOf(one, email)}
       <h2>Declaration</h2>
       ${text(one, 'text') === '' ? html`<p>No text is stored.</p>` : html`<blockquote class="lines" ${text(one, 'language') === '' ? '' : html`lang="${text(one, 'language')}"`}>${text(one, 'text')}</blockquote>`}`,
   })

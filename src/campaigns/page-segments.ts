@@ -2,20 +2,30 @@
 // of contacts that match, and their list.
 import { html } from 'hono/html'
 import { isNameIn } from '../base/one-of.ts'
-import { csv } from '../views/html/csv.ts'
 import { button, dangers, field, form } from '../views/html/forms.ts'
 import { page } from '../views/html/frame.ts'
 import { done, found, tagIn, type Form, type Place } from '../views/html/place.ts'
-import { number, objects, record, relatedId, text, type Answer, type Thing, type Visit } from '../views/html/visit.ts'
+import {
+  faultIn,
+  number,
+  objects,
+  relatedId,
+  text,
+  thingOf,
+  type Answer,
+  type Thing,
+  type Visit,
+} from '../views/html/visit.ts'
 import { badge, count, counted, type Html } from '../views/html/widgets.ts'
 import { listOf, type ListView } from '../views/list.ts'
 import { listPlaces } from '../views/pages.ts'
+import type { ViewColumn } from '../views/table.ts'
 import { audiences, contacts } from './api-audiences.ts'
 import { audienceFields } from './api-fields.ts'
 import { segmentCounts, segments } from './api-segments.ts'
 import { campaigns } from './api.ts'
 import { statusWord } from './page-words.ts'
-import { DATES, EVENTS, FIELD_OPS, OWN_FIELDS, type RuleCondition } from './rules.ts'
+import { FIELD_OPS, type RuleCondition } from './rules.ts'
 
 /** A condition as the fields of a form. Without `what` it is an empty row. */
 interface RuleFields {
@@ -61,6 +71,8 @@ const NAMES: Readonly<Record<string, string>> = {
   'event:clicked': 'Clicked in a campaign',
   'event:bounced': 'A campaign bounced',
 }
+
+const nameOf = (what: string): string => NAMES[what] ?? what.slice('field:'.length)
 
 const LABELS = { name: 'Name', rules: 'Conditions' } as const
 
@@ -120,60 +132,88 @@ async function choicesOf(visit: Visit, audience: string, rows: readonly RuleFiel
       ? visit.get(campaigns, `/campaigns?filter%5Baudience%5D=${audience}&sort=-created_at&page%5Bsize%5D=100`)
       : undefined,
   ])
-  const own = new Set<string>(OWN_FIELDS)
-  const custom = fields.map((each) => text(each, 'name')).filter((each) => !own.has(each) && !/["\\]/.test(each))
-  const known = [
-    ...OWN_FIELDS.map((each) => `field:${each}`),
-    ...DATES.map((each) => `date:${each}`),
-    ...EVENTS.map((each) => `event:${each}`),
-    ...custom.map((each) => `field:${each}`),
-  ]
-  const whats = [...new Set([...known, ...rows.map(({ what }) => what)])].filter((each) => each !== '')
-  const started = (sent?.many ?? []).filter(({ attributes }) => attributes.started_at !== null)
-  const ids = started.map((each): [string, string] => [each.id, text(each, 'name')])
-  const missing = rows.flatMap(({ campaign }): [string, string][] =>
-    campaign === '' || ids.some(([id]) => id === campaign) ? [] : [[campaign, 'An older campaign']],
-  )
+  const custom = fields.map((each) => text(each, 'name')).filter((each) => !/["\\]/.test(each))
+  const used = rows.map(({ what }) => what).filter((each) => each !== '')
+  const whats = new Set([...Object.keys(NAMES), ...custom.map((each) => `field:${each}`), ...used])
+  const names = new Map([
+    // Older campaigns are not read.
+    ...rows.map(({ campaign }) => [campaign, 'An older campaign'] as const),
+    ...(sent?.many ?? [])
+      .filter(({ attributes }) => attributes.started_at !== null)
+      .map((each) => [each.id, text(each, 'name')] as const),
+  ])
+  names.delete('')
   return {
-    whats: [
-      ['', 'Choose …'],
-      ...whats.map((each): [string, string] => [each, NAMES[each] ?? each.slice('field:'.length)]),
-    ],
-    campaigns: [['', 'Any campaign'], ...ids, ...missing],
+    whats: [['', 'Choose …'], ...Array.from(whats, (each): [string, string] => [each, nameOf(each)])],
+    campaigns: [['', 'Any campaign'], ...names],
   }
 }
 
-/** The API's error about a condition, with its number instead of its path. */
-const wordsOf = (detail: string): { at: number | undefined; words: string } => {
-  const found = /^"rules\.(\d+)(?:\.(\w+))?(?:\.\d+)?"/.exec(detail)
-  if (!found) return { at: undefined, words: detail }
-  const [all, at, member] = found
-  const subject = member === undefined ? `Condition ${Number(at) + 1}` : `Condition ${Number(at) + 1}: the ${member}`
-  return { at: Number(at), words: `${subject}${detail.slice(all.length)}` }
+const DAYS = 'Enter a number of days from 1 to 3650.'
+const VALUES: Readonly<Record<string, string>> = {
+  in: 'Enter 1 to 500 texts of at most 500 characters, separated by commas.',
+  less: 'Enter a number.',
+  greater: 'Enter a number.',
+  before: 'Enter a date such as 2026-01-31.',
+  after: 'Enter a date such as 2026-01-31.',
+  within_days: DAYS,
+  older_than_days: DAYS,
 }
 
-function rowFields(row: RuleFields, at: number, choices: Choices, errors: Answer['errors']): Html {
-  const error = errors.map(({ detail }) => wordsOf(detail)).find((each) => each.at === at)?.words
-  const ops = Object.entries(OPS)
+/** What to correct in a field of a row. */
+function hintOf(name: 'op' | 'campaign' | 'value', { campaign, op, what }: RuleFields): string {
+  if (name === 'op') return `“${OPS[op] ?? op}” is not possible for “${nameOf(what)}”. Choose another operator.`
+  if (name === 'campaign') return 'This campaign does not exist. Choose another one.'
+  if (!what.startsWith('event:')) return VALUES[op] ?? 'Enter a text of 1 to 500 characters.'
+  return campaign === '' ? DAYS : 'Remove the number of days, or choose “Any campaign”.'
+}
+
+/** The API's errors about conditions at the fields of their rows. */
+const worded = (errors: Answer['errors'], rows: readonly RuleFields[]): Answer['errors'] =>
+  errors.map((error) => {
+    const [, at, member] = /\/rules\/(\d+)(?:\/(\w+))?/.exec(error.pointer ?? '') ?? []
+    const row = rows[Number(at)]
+    if (row) {
+      const name = member === 'op' || member === 'campaign' ? member : 'value'
+      return { ...error, field: `${name}-${at}`, detail: hintOf(name, row) }
+    }
+    if (error.field !== 'rules') return error
+    const detail = rows.length === 0 ? 'Add a condition.' : 'The conditions are too long. Remove some of their texts.'
+    return { ...error, detail }
+  })
+
+function rowFields(row: RuleFields, at: number, choices: Choices, fault: (name: string) => string | undefined): Html {
+  const of = (name: keyof RuleFields, label: string, options?: [string, string][]): Html =>
+    field({
+      name: `${name}-${at}`,
+      label,
+      value: row[name],
+      error: fault(`${name}-${at}`),
+      ...(options && { options }),
+    })
   return html`<fieldset>
     <legend>Condition ${at + 1}</legend>
     <div class="pair">
-      ${field({ name: `what-${at}`, label: 'About', value: row.what, options: choices.whats })}
-      ${field({ name: `op-${at}`, label: 'Operator', value: row.op, options: ops, error })}
-      ${field({ name: `value-${at}`, label: 'Value', value: row.value })}
-      ${field({ name: `campaign-${at}`, label: 'Campaign (for sent, opened, …)', value: row.campaign, options: choices.campaigns })}
+      ${of('what', 'About', choices.whats)} ${of('op', 'Operator', Object.entries(OPS))} ${of('value', 'Value')}
+      ${of('campaign', 'Campaign (for sent, opened, …)', choices.campaigns)}
     </div>
     <button class="plain" name="step" value="remove-${at}">Remove condition ${at + 1}</button>
   </fieldset>`
 }
 
+/** A page of a segment or, without one, of a new segment. */
+interface Edited {
+  audience: Thing<typeof audiences>
+  segment?: Thing<typeof segments>
+  /** The version of the segment that is edited. */
+  tag?: string
+}
+
+/** The form of a page: as it was stored, or as it was typed. */
 interface Editing {
-  audience: string
-  segment?: Thing<typeof segments> | undefined
   name: string
   rows: readonly RuleFields[]
   errors?: Answer['errors']
-  tag?: string
   counted?: Thing<typeof segmentCounts> | undefined
 }
 
@@ -181,206 +221,169 @@ const countWords = (of: Thing<typeof segmentCounts>): string =>
   `${counted(number(of, 'matching'), 'contact')} ${number(of, 'matching') === 1 ? 'matches' : 'match'}, ${count(number(of, 'count'))} of them would receive a campaign now.`
 
 /** The scheduled campaigns whose recipients change with a segment. */
-async function scheduledFor(visit: Visit, audience: string, segment: string): Promise<string[]> {
-  if (!visit.allows('campaigns:read')) return []
-  const path = `/campaigns?filter%5Baudience%5D=${audience}&filter%5Bstatus%5D=scheduled`
+async function scheduledFor(visit: Visit, { audience, segment }: Edited): Promise<string[]> {
+  if (!segment || !visit.allows('campaigns:read')) return []
+  const path = `/campaigns?filter%5Baudience%5D=${audience.id}&filter%5Bstatus%5D=scheduled`
   const all = await visit.all(campaigns, path)
-  return all.filter((each) => relatedId(each, 'segment') === segment).map((each) => `“${text(each, 'name')}”`)
+  return all.filter((each) => relatedId(each, 'segment') === segment.id).map((each) => `“${text(each, 'name')}”`)
 }
 
-async function editor(
-  visit: Visit,
-  { audience, counted: sum, errors = [], name, rows, segment, tag = '' }: Editing,
-): Promise<Html> {
+async function editor(visit: Visit, edited: Edited, { errors = [], name, rows }: Editing): Promise<Html> {
   const shown = rows.length === 0 ? [EMPTY] : rows
-  const choices = await choicesOf(visit, audience, shown)
-  const scheduled = segment ? await scheduledFor(visit, audience, segment.id) : []
-  return html`${sum ? html`<p role="status">${countWords(sum)}</p>` : ''}
-  ${scheduled.length === 0 ? '' : html`<p class="warning">A change also applies to scheduled campaigns: ${scheduled.join(', ')}.</p>`}
-  ${
-    visit.reading
-      ? ''
-      : form(
-          visit,
-          'save',
-          html`<input type="hidden" name="tag" value="${tag}" />
-            <button name="step" value="count" hidden tabindex="-1">Count</button>
-            ${field({ name: 'name', label: LABELS.name, value: name, required: true, error: errors.find((each) => each.field === 'name')?.detail })}
-            <p class="soft" id="rules">A contact must meet all conditions.</p>
-            ${shown.map((row, at) => rowFields(row, at, choices, errors))}
-            <div class="row">
-              ${shown.length < MAX_ROWS ? html`<button class="plain" name="step" value="add">Add condition</button>` : ''}
-              <button class="plain" name="step" value="count">Count contacts</button>
-              <button name="step" value="save">Save segment</button>
-            </div>`,
-          { kind: 'wide' },
-        )
-  }`
+  const fault = faultIn(errors, LABELS)
+  const [choices, scheduled] = await Promise.all([
+    choicesOf(visit, edited.audience.id, shown),
+    scheduledFor(visit, edited),
+  ])
+  return html`${scheduled.length === 0 ? '' : html`<p class="warning">A change also applies to scheduled campaigns: ${scheduled.join(', ')}.</p>`}
+  ${form(
+    visit,
+    'save',
+    html`<input type="hidden" name="tag" value="${edited.tag ?? ''}" />
+      <button name="step" value="count" hidden tabindex="-1">Count</button>
+      ${field({ name: 'name', label: LABELS.name, value: name, required: true, error: fault('name') })}
+      <p class="soft" id="rules">A contact must meet all conditions.</p>
+      ${shown.map((row, at) => rowFields(row, at, choices, fault))}
+      <div class="row">
+        ${shown.length < MAX_ROWS ? html`<button class="plain" name="step" value="add">Add condition</button>` : ''}
+        <button class="plain" name="step" value="count">Count contacts</button>
+        <button name="step" value="save">Save segment</button>
+      </div>`,
+    { kind: 'wide' },
+  )}`
 }
 
-const worded = (errors: Answer['errors']): Answer['errors'] =>
-  errors.map((error) => ({ ...error, detail: wordsOf(error.detail).words }))
+const GONE = 'Deletes the segment. Its contacts are kept.'
+
+async function showEditing(visit: Visit, edited: Edited, editing: Editing): Promise<Response> {
+  const { audience, segment } = edited
+  const { counted: sum, errors = [] } = editing
+  const list = `/audiences/${audience.id}/segments`
+  const matching = segment && (await listOf(visit, matchingContacts(segment.id, audience.id))).body
+  return page(visit, {
+    title: segment ? text(segment, 'name') : 'New segment',
+    about: 'Contacts who meet all conditions. A campaign to a segment is sent to those who match when it starts.',
+    crumbs: [
+      ['/audiences', 'Audiences'],
+      [`/audiences/${audience.id}`, text(audience, 'name')],
+      [list, 'Segments'],
+    ],
+    ...(segment && {
+      actions: html`<a class="button plain" href="/audiences/${audience.id}/export.csv?segment=${segment.id}"
+        >Export</a
+      >`,
+    }),
+    status: errors.length > 0 ? 422 : 200,
+    errors,
+    labels: LABELS,
+    done: done(visit),
+    body: html`${sum ? html`<p role="status">${countWords(sum)}</p>` : ''}
+    ${visit.reading ? '' : await editor(visit, edited, editing)}
+    ${
+      matching &&
+      html`<h2>Matching contacts</h2>
+        ${matching}
+        ${dangers(visit, [[GONE, button(visit, 'remove', 'Delete segment', { danger: true, confirm: GONE })]])}`
+    }`,
+  })
+}
+
+const CHANGED = 'Another user changed this segment in the meantime. Save again to replace that change.'
+
+/** Performs a step of the form: saves the segment, counts its contacts, or adds or removes a row. */
+async function act(visit: Visit, edited: Edited, given: Form): Promise<Response> {
+  const { audience, segment } = edited
+  const list = `/audiences/${audience.id}/segments`
+  const [name, rows, step] = [given.get('name'), rowsIn(given), given.get('step')]
+  // A step keeps the version that the user started from, so that saving notices a change by another user.
+  const again = (more: Partial<Editing> = {}, tag = tagIn(given)) =>
+    showEditing(visit, { ...edited, tag }, { name, rows, ...more })
+  const attributes = { rules: rows.map(ruleOf) }
+  if (step === 'add') return again({ rows: [...rows, EMPTY] })
+  if (step.startsWith('remove-')) return again()
+  if (step === 'count') {
+    const document = { type: 'segment-counts', attributes }
+    const { errors, one } = await visit.ask('POST', `/audiences/${audience.id}/segment-counts`, document)
+    return again({ errors: worded(errors, rows), counted: one && thingOf(segmentCounts, one) })
+  }
+  const document = { type: 'segments', attributes: { name, ...attributes } }
+  const answer = await (segment
+    ? visit.ask('PATCH', `/segments/${segment.id}`, { ...document, id: segment.id }, { 'If-Match': tagIn(given) })
+    : visit.ask('POST', list, document))
+  if (answer.one) return visit.say(`/segments/${answer.one.id}`, `${segment ? 'Saved' : 'Created'} “${name}”.`)
+  const clash = answer.errors.find(({ code }) => code === 'changed_meanwhile')
+  return clash
+    ? again({ errors: [{ ...clash, detail: CHANGED }] }, edited.tag)
+    : again({ errors: worded(answer.errors, rows) })
+}
 
 const audienceOf = async (visit: Visit, id: string): Promise<Thing<typeof audiences>> =>
   found(await visit.get(audiences, `/audiences/${id}`)).one
 
-const crumbsOf = (audience: Thing<typeof audiences>): (readonly [string, string])[] => [
-  ['/audiences', 'Audiences'],
-  [`/audiences/${audience.id}`, text(audience, 'name')],
-  [`/audiences/${audience.id}/segments`, 'Segments'],
-]
-
-/** Counts the contacts that the rows of a form match. */
-const countRows = (visit: Visit, audience: string, rows: readonly RuleFields[]): Promise<Answer> =>
-  visit.ask('POST', `/audiences/${audience}/segment-counts`, {
-    type: 'segment-counts',
-    attributes: { rules: rows.map(ruleOf) },
-  })
-
-/** Performs a step of the form that saves nothing. Undefined if it is to be saved. */
-async function stepOf(
-  visit: Visit,
-  given: Form,
-  audience: string,
-): Promise<Pick<Editing, 'counted' | 'errors' | 'rows'> | undefined> {
-  const rows = rowsIn(given)
-  const step = given.get('step')
-  if (step === 'add') return { rows: [...rows, EMPTY] }
-  if (step.startsWith('remove-')) return { rows }
-  if (step !== 'count') return undefined
-  const { errors, one } = await countRows(visit, audience, rows)
-  return { rows, errors, counted: one as Thing<typeof segmentCounts> | undefined }
-}
-
-async function newPage(visit: Visit, editing: Omit<Editing, 'audience'> = { name: '', rows: [] }): Promise<Response> {
-  const audience = await audienceOf(visit, visit.context.req.param('id') ?? '')
-  return page(visit, {
-    title: 'New segment',
-    about: 'A segment selects contacts by rules. A campaign to it is sent to those who match when it starts.',
-    crumbs: crumbsOf(audience),
-    status: (editing.errors ?? []).length > 0 ? 422 : 200,
-    errors: worded(editing.errors ?? []),
-    body: await editor(visit, { ...editing, audience: audience.id }),
-  })
-}
+const newIn = async (visit: Visit): Promise<Edited> => ({
+  audience: await audienceOf(visit, visit.context.req.param('id') ?? ''),
+})
 
 const fresh: Place = {
   path: '/audiences/:id/segments/new',
   changes: true,
-  show: (visit) => newPage(visit),
-  async act(visit, given) {
-    const id = visit.context.req.param('id') ?? ''
-    const name = given.get('name')
-    const step = await stepOf(visit, given, id)
-    if (step) return newPage(visit, { name, ...step })
-    const rows = rowsIn(given)
-    const answer = await visit.ask('POST', `/audiences/${id}/segments`, {
-      type: 'segments',
-      attributes: { name, rules: rows.map(ruleOf) },
-    })
-    return answer.one
-      ? visit.say(`/segments/${answer.one.id}`, `Created “${name}”.`)
-      : newPage(visit, { name, rows, errors: answer.errors })
-  },
+  show: async (visit) => showEditing(visit, await newIn(visit), { name: '', rows: [] }),
+  act: async (visit, given) => act(visit, await newIn(visit), given),
 }
+
+/** The columns of a list of contacts. */
+export const contactColumns = (audience: string): readonly ViewColumn<typeof contacts>[] => [
+  { title: 'Email address', of: 'email', to: ({ id }) => `/audiences/${audience}/contacts/${id}` },
+  { title: 'Name', of: 'name' },
+  {
+    title: 'Status',
+    kind: 'status',
+    sort: 'status,created_at',
+    of: (contact) => badge(statusWord(text(contact, 'status'))),
+  },
+  { title: 'Added', kind: 'time', of: 'created_at' },
+]
 
 const matchingContacts = (segment: string, audience: string): ListView<typeof contacts> => ({
   of: contacts,
   from: `/audiences/${audience}/contacts?filter%5Bsegment%5D=${segment}`,
   caption: 'Matching contacts',
   size: 25,
-  columns: [
-    { title: 'Email address', of: 'email', to: ({ id }) => `/audiences/${audience}/contacts/${id}` },
-    { title: 'Name', of: 'name' },
-    { title: 'Status', kind: 'status', of: (contact) => badge(statusWord(text(contact, 'status'))) },
-    { title: 'Added', kind: 'time', of: 'created_at' },
-  ],
+  columns: contactColumns(audience),
   empty: 'No contact matches.',
 })
 
-async function showSegment(visit: Visit, typed: Partial<Editing> = {}): Promise<Response> {
-  const id = visit.context.req.param('id') ?? ''
-  const { headers, one } = found(await visit.get(segments, `/segments/${id}`))
-  const audience = await audienceOf(visit, relatedId(one, 'audience') ?? '')
-  const name = text(one, 'name')
-  const counted = 'rows' in typed ? typed.counted : (await visit.get(segmentCounts, `/segments/${id}/count`)).one
-  const { errors = [] } = typed
-  const form = await editor(visit, {
-    audience: audience.id,
-    segment: one,
-    name,
-    rows: objects(one, 'rules').map(rowOf),
-    tag: headers.get('etag') ?? '',
-    ...typed,
-    counted,
-  })
-  const about = 'Contacts who meet all conditions. A campaign to a segment is sent to those who match when it starts.'
-  const remove = 'Deletes the segment. Its contacts are kept.'
-  return page(visit, {
-    title: name,
-    about,
-    crumbs: crumbsOf(audience),
-    actions: html`<a class="button plain" href="/segments/${id}/export.csv">Export</a>`,
-    status: errors.length > 0 ? 422 : 200,
-    errors: worded(errors),
-    done: done(visit),
-    body: html`${form}
-      <h2>Matching contacts</h2>
-      ${(await listOf(visit, matchingContacts(id, audience.id))).body}
-      ${dangers(visit, [[remove, button(visit, 'remove', 'Delete segment', { danger: true, confirm: remove })]])}`,
-  })
+async function storedIn(visit: Visit): Promise<Edited & { segment: Thing<typeof segments> }> {
+  const { headers, one: segment } = found(await visit.get(segments, `/segments/${visit.context.req.param('id')}`))
+  const audience = await audienceOf(visit, relatedId(segment, 'audience') ?? '')
+  return { audience, segment, tag: headers.get('etag') ?? '' }
 }
 
-const CHANGED = 'Another user changed this segment in the meantime. Save again to replace that change.'
+/** A segment as it is stored. */
+async function showStored(
+  visit: Visit,
+  edited: Edited & { segment: Thing<typeof segments> },
+  errors: Answer['errors'],
+) {
+  const { segment } = edited
+  const { one } = await visit.get(segmentCounts, `/segments/${segment.id}/count`)
+  const rows = objects(segment, 'rules').map(rowOf)
+  return showEditing(visit, edited, { name: text(segment, 'name'), rows, errors, counted: one })
+}
 
 const one: Place = {
   path: '/segments/:id',
-  show: (visit) => showSegment(visit),
+  show: async (visit) => showStored(visit, await storedIn(visit), []),
   async act(visit, given) {
-    const id = visit.context.req.param('id') ?? ''
-    const { one: before } = found(await visit.get(segments, `/segments/${id}`))
-    const audience = relatedId(before, 'audience') ?? ''
-    if (given.action === 'remove') {
-      const gone = await visit.ask('DELETE', `/segments/${id}`)
-      return gone.status === 204
-        ? visit.say(`/audiences/${audience}/segments`, `Deleted “${text(before, 'name')}”.`)
-        : showSegment(visit, { errors: gone.errors })
-    }
-    const name = given.get('name')
-    const step = await stepOf(visit, given, audience)
-    if (step) return showSegment(visit, { name, tag: tagIn(given), ...step })
-    const rows = rowsIn(given)
-    const document = { type: 'segments', id, attributes: { name, rules: rows.map(ruleOf) } }
-    const answer = await visit.ask('PATCH', `/segments/${id}`, document, { 'If-Match': tagIn(given) })
-    if (answer.one) return visit.say(`/segments/${id}`, `Saved “${name}”.`)
-    const clash = answer.errors.some(({ code }) => code === 'changed_meanwhile')
-    const errors = clash ? [{ code: 'changed_meanwhile', field: undefined, detail: CHANGED }] : answer.errors
-    return showSegment(visit, { name, rows, errors })
+    const edited = await storedIn(visit)
+    const { audience, segment } = edited
+    if (given.action !== 'remove') return act(visit, edited, given)
+    const { errors, status } = await visit.ask('DELETE', `/segments/${segment.id}`)
+    return status === 204
+      ? visit.say(`/audiences/${audience.id}/segments`, `Deleted “${text(segment, 'name')}”.`)
+      : showStored(visit, edited, errors)
   },
 }
-
-const file: Place = {
-  path: '/segments/:id/export.csv',
-  async show(visit) {
-    const id = visit.context.req.param('id') ?? ''
-    const { one: segment } = found(await visit.get(segments, `/segments/${id}`))
-    return csv(visit, 'segment.csv', {
-      of: contacts,
-      path: `/audiences/${relatedId(segment, 'audience')}/contacts?filter%5Bsegment%5D=${id}`,
-      titles: ['email', 'name', 'status', 'fields', 'created_at'],
-      row: contactCells,
-    })
-  },
-}
-
-/** The cells of a contact in an exported file. */
-export const contactCells = (each: Thing<typeof contacts>): string[] => [
-  text(each, 'email'),
-  text(each, 'name'),
-  text(each, 'status'),
-  JSON.stringify(record(each, 'custom_fields')),
-  text(each, 'created_at'),
-]
 
 const list = listPlaces({
   path: '/audiences/:id/segments',
@@ -403,4 +406,4 @@ const list = listPlaces({
   }),
 })
 
-export const segmentPlaces = [fresh, ...list, file, one]
+export const segmentPlaces = [fresh, ...list, one]

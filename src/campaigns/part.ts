@@ -17,6 +17,7 @@ import { segmentCounts, segments } from './api-segments.ts'
 import { campaignTests } from './api-tests.ts'
 import { forgetConsents } from './consents.ts'
 import { forgetRefused } from './import-with-status.ts'
+import { brakeFigure } from './brake.ts'
 import { campaignPlaces } from './page.ts'
 import { brandPlace } from './page-brand.ts'
 import { consentPlaces } from './page-consents.ts'
@@ -54,6 +55,7 @@ export const campaignsPart = part<ApiDeps & CampaignParts & { gate: DeliveryGate
   ],
   pages: [...editorPlaces, ...campaignPlaces, ...consentPlaces, ...segmentPlaces, contact, brandPlace],
   accountFindings,
+  figures: [brakeFigure],
   menu: [
     {
       group: 'Newsletters',

@@ -132,8 +132,8 @@ export const rulesSchema = z
   .transform((list) => list as RuleCondition[])
   .meta({ ...schemaOf(rulesAnswer, 'input'), minItems: 1, maxItems: MAX_CONDITIONS })
 
-// To SQL. The condition is an expression about a row of `contacts`. A field is read once for each contact. Objects and
-// lists count as absent.
+// To SQL. The condition is an expression about a row of `contacts`. A field is read once for each contact, as `v` with
+// its `type` in JSON, and as `f` if it is a text.
 
 interface Sql {
   sql: string
@@ -148,46 +148,46 @@ export interface RulesContext {
 
 const DOMAIN = `substr(email, length(rtrim(email, replace(email, '@', ''))) + 1)`
 
-/** The text of a field as SQL. */
+/** The value of a field and its type as SQL. */
 function fieldSql(field: string): Sql {
-  if (field === 'email_domain') return { sql: DOMAIN, parameters: [] }
-  if (isOneOf(OWN_FIELDS, field)) return { sql: field, parameters: [] }
+  const own = field === 'email_domain' ? DOMAIN : isOneOf(OWN_FIELDS, field) ? field : undefined
+  if (own !== undefined) return { sql: `'text' as type, ${own} as v`, parameters: [] }
   const path = `$."${field}"`
-  return {
-    sql: `case json_type(custom_fields, ?) when 'text' then json_extract(custom_fields, ?)
-      when 'integer' then cast(json_extract(custom_fields, ?) as text) when 'real' then cast(json_extract(custom_fields, ?) as text)
-      when 'true' then 'true' when 'false' then 'false' end`,
-    parameters: [path, path, path, path],
-  }
+  return { sql: 'json_type(custom_fields, ?) as type, json_extract(custom_fields, ?) as v', parameters: [path, path] }
 }
 
-const asNumber = (f: string, compared: string): string =>
-  `case when json_valid(${f}) and json_type(${f}) in ('integer', 'real') then cast(${f} as real) ${compared} end`
-const asDate = (f: string, compared: string): string =>
-  `(${f} glob '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' and unixepoch(${f}) * 1000 ${compared})`
+/** Imports store numbers as texts. */
+const asNumber = (compared: string): string =>
+  `case when type in ('integer', 'real') or (json_valid(f) and json_type(f) in ('integer', 'real'))
+    then cast(v as real) ${compared} end`
+const asDate = (compared: string): string =>
+  `(f glob '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*' and unixepoch(f) * 1000 ${compared})`
+const TEXT = foldedIn('f')
+/** Objects and lists count as absent. */
+const ABSENT = `(ifnull(type, 'null') in ('null', 'array', 'object') or ifnull(trim(v), '') = '')`
 
 /** The start of a day, and of the day after it. */
 const dayStart = (value: unknown): number => Date.parse(`${String(value)}T00:00:00Z`)
 
-const FIELD_SQL: Record<FieldOp, (f: string, value: unknown) => Sql> = {
-  is: (f, value) => ({ sql: `${foldedIn(f)} = ?`, parameters: [folded(String(value))] }),
-  is_not: (f, value) => ({ sql: `${foldedIn(f)} is not ?`, parameters: [folded(String(value))] }),
-  contains: (f, value) => ({ sql: `instr(${foldedIn(f)}, ?) > 0`, parameters: [folded(String(value))] }),
-  starts_with: (f, value) => ({ sql: `instr(${foldedIn(f)}, ?) = 1`, parameters: [folded(String(value))] }),
-  ends_with(f, value) {
+const FIELD_SQL: Record<FieldOp, (value: unknown) => Sql> = {
+  is: (value) => ({ sql: `${TEXT} = ?`, parameters: [folded(String(value))] }),
+  is_not: (value) => ({ sql: `${TEXT} is not ?`, parameters: [folded(String(value))] }),
+  contains: (value) => ({ sql: `instr(${TEXT}, ?) > 0`, parameters: [folded(String(value))] }),
+  starts_with: (value) => ({ sql: `instr(${TEXT}, ?) = 1`, parameters: [folded(String(value))] }),
+  ends_with(value) {
     const end = folded(String(value))
-    return { sql: `substr(${foldedIn(f)}, ?) = ?`, parameters: [-Array.from(end).length, end] }
+    return { sql: `substr(${TEXT}, ?) = ?`, parameters: [-Array.from(end).length, end] }
   },
-  in: (f, value) => ({
-    sql: `${foldedIn(f)} in (select value from json_each(?))`,
+  in: (value) => ({
+    sql: `${TEXT} in (select value from json_each(?))`,
     parameters: [JSON.stringify((value as string[]).map(folded))],
   }),
-  empty: (f) => ({ sql: `ifnull(trim(${f}), '') = ''`, parameters: [] }),
-  not_empty: (f) => ({ sql: `ifnull(trim(${f}), '') <> ''`, parameters: [] }),
-  less: (f, value) => ({ sql: asNumber(f, '< ?'), parameters: [Number(value)] }),
-  greater: (f, value) => ({ sql: asNumber(f, '> ?'), parameters: [Number(value)] }),
-  before: (f, value) => ({ sql: asDate(f, '< ?'), parameters: [dayStart(value)] }),
-  after: (f, value) => ({ sql: asDate(f, '>= ?'), parameters: [dayStart(value) + DAY] }),
+  empty: () => ({ sql: ABSENT, parameters: [] }),
+  not_empty: () => ({ sql: `not ${ABSENT}`, parameters: [] }),
+  less: (value) => ({ sql: asNumber('< ?'), parameters: [Number(value)] }),
+  greater: (value) => ({ sql: asNumber('> ?'), parameters: [Number(value)] }),
+  before: (value) => ({ sql: asDate('< ?'), parameters: [dayStart(value)] }),
+  after: (value) => ({ sql: asDate('>= ?'), parameters: [dayStart(value) + DAY] }),
 }
 
 const DATE_SQL: Record<DateOp, (column: string, value: unknown, now: number) => Sql> = {
@@ -228,10 +228,10 @@ function eventSql({ campaign, days: within, event, op }: EventCondition, { campa
 /** The conditions about one field. The limit keeps SQLite from reading the field again for each of them. */
 function fieldConditions(field: string, rules: readonly FieldCondition[]): Sql {
   const of = fieldSql(field)
-  const conditions = rules.map(({ op, value }) => FIELD_SQL[op]('f', value))
+  const conditions = rules.map(({ op, value }) => FIELD_SQL[op](value))
   const all = conditions.map(({ sql }) => `(${sql})`).join(' and ')
   return {
-    sql: `exists (select 1 from (select ${of.sql} as f limit 1) where ${all})`,
+    sql: `exists (select 1 from (select type, v, iif(type = 'text', v, null) as f from (select ${of.sql} limit 1)) where ${all})`,
     parameters: [of, ...conditions].flatMap(({ parameters }) => parameters),
   }
 }

@@ -179,7 +179,7 @@ export class CampaignRunner {
       const brake = brakeOf(tx, config.campaigns, key)
       if (campaign?.status !== 'sending' || !brake) return
       pauseCampaign(tx, campaign, 'brake', clock.now(), brake)
-      noteBrake(tx, config.http.public_url, campaign, brake.failure, clock.now())
+      noteBrake(tx, config.http.public_url, campaign, brake, clock.now())
       tx.afterCommit(noticed)
     })
     log.warn('campaign_paused', { campaign: key })

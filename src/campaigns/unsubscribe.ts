@@ -2,6 +2,7 @@
 // Contacts follow the suppression by trigger. It works when contact, campaign and mail are deleted.
 import type { Clock } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
+import { openToken, sealToken, tokenBytes } from '../base/sealed-token.ts'
 import { emailOf, emit, type Delivery } from '../delivery/results/settle.ts'
 import {
   keptForm,
@@ -71,8 +72,7 @@ export function hasLeft({ keyring, store }: LeaveDeps, leaving: Leaving): boolea
 }
 
 // The token of an unsubscribe link. It holds all data for unsubscribing, so that a link still works when contact,
-// campaign and mail are deleted (D45). It is encrypted: recipient, list, domain and the length of the address cannot be
-// read from it (D60).
+// campaign and mail are deleted (D45).
 
 export interface Leaving {
   /** Keys of the delivery, the sending domain and the audience. */
@@ -84,42 +84,28 @@ export interface Leaving {
 
 const MAC_BYTES = 12
 const LABEL = 'unsubscribe'
-/** The content is padded to a multiple of this many bytes. */
-const BLOCK = 48
 
-export function unsubscribeUrl(
+type LeavingValues = [delivery: number, domain: number, audience: number, email: string]
+
+export const unsubscribeUrl = (
   keyring: Keyring,
   publicUrl: string,
   { delivery, domain, audience, email }: Leaving,
-): string {
-  const content = JSON.stringify([delivery, domain, audience, email])
-  const over = Buffer.byteLength(content) % BLOCK
-  const padded = content + ' '.repeat(over === 0 ? 0 : BLOCK - over)
-  return `${publicUrl}/u/${keyring.seal(LABEL, padded).toString('base64url')}`
-}
+): string => `${publicUrl}/u/${sealToken(keyring, LABEL, [delivery, domain, audience, email])}`
 
 /** Returns the content of a token, or undefined if this server did not issue it. */
 export function readUnsubscribeToken(keyring: Keyring, token: string): Leaving | undefined {
-  const bytes = Buffer.from(token, 'base64url')
-  // The decoder ignores foreign characters and unused bits of the last character: only the exact form is accepted.
-  if (bytes.toString('base64url') !== token) return undefined
-  const content = opened(keyring, bytes) ?? signed(keyring, bytes)
-  if (content === undefined) return undefined
-  const [delivery, domain, audience, email] = JSON.parse(content) as [number, number, number, string]
+  const values = openToken<LeavingValues>(keyring, LABEL, token) ?? signed(keyring, token)
+  if (!values) return undefined
+  const [delivery, domain, audience, email] = values
   return { delivery, domain, audience, email }
 }
 
-function opened(keyring: Keyring, bytes: Buffer): string | undefined {
-  try {
-    return keyring.open(LABEL, bytes)
-  } catch {
-    return undefined
-  }
-}
-
 /** Reads the first token format: not encrypted, with a signature in front. Links in sent emails must keep working. */
-function signed(keyring: Keyring, bytes: Buffer): string | undefined {
+function signed(keyring: Keyring, token: string): LeavingValues | undefined {
+  const bytes = tokenBytes(token)
+  if (!bytes) return undefined
   const body = bytes.subarray(MAC_BYTES)
-  const holds = body.length > 0 && keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES)
-  return holds ? body.toString() : undefined
+  const holds = keyring.proves('unsubscribe', body, bytes.subarray(0, MAC_BYTES), MAC_BYTES)
+  return holds ? (JSON.parse(body.toString()) as LeavingValues) : undefined
 }

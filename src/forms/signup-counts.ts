@@ -1,7 +1,7 @@
 // What /metrics shows about forms (AU111): sign-ups by outcome, emails by kind, requests that a limit stopped, and
 // paused forms. No label is an address.
 import { Counter } from '../base/counters.ts'
-import type { Metric } from '../parts/part.ts'
+import { counterMetric, type Metric } from '../parts/part.ts'
 import { raw } from '../store/query.ts'
 
 /** The outcomes of a sign-up that passed the checks of its page. */
@@ -42,12 +42,7 @@ export const FORM_EVENTS = {
 }
 
 export const formFigures: readonly Metric[] = [
-  ...Object.values(FORM_EVENTS).map((counter): Metric => ({
-    name: counter.name,
-    help: counter.help,
-    type: 'counter',
-    values: () => counter.values(),
-  })),
+  ...Object.values(FORM_EVENTS).map(counterMetric),
   {
     name: 'postrider_forms_paused',
     help: 'Forms that are paused.',

@@ -2,26 +2,13 @@
 import { html } from 'hono/html'
 import { DAY } from '../base/clock.ts'
 import { lineChart } from '../views/html/chart.ts'
-import {
-  badge,
-  counted,
-  time,
-  type Html,
-  count,
-  facts,
-  figures,
-  pageOf,
-  pager,
-  table,
-  tile,
-} from '../views/html/widgets.ts'
+import { counted, time, type Html, count, facts, figures, pageOf, pager, table, tile } from '../views/html/widgets.ts'
 import { audiences, contacts } from '../campaigns/api-audiences.ts'
 import { audienceStatistics } from '../campaigns/api-figures.ts'
 import { campaigns } from '../campaigns/api.ts'
-import { contactCells } from '../campaigns/page-segments.ts'
-import { statusWord } from '../campaigns/page-words.ts'
+import { contactColumns } from '../campaigns/page-segments.ts'
 import { found, type Place, done } from '../views/html/place.ts'
-import { number, objects, text, type Thing, type Visit, relatedId } from '../views/html/visit.ts'
+import { number, objects, record, text, type Thing, type Visit, relatedId } from '../views/html/visit.ts'
 import { chosenIn, csv } from '../views/html/csv.ts'
 import { formPlace, type FormView } from '../views/form.ts'
 import type { Bulk } from '../views/bulk.ts'
@@ -148,17 +135,7 @@ const contactsOf = (visit: Visit, one: Thing<typeof audienceStatistics>): ListVi
       ...BY_STATUS.map(({ column, name, status }) => ({ value: status, name, count: number(one, column) })),
     ],
   },
-  columns: [
-    { title: 'Email address', of: 'email', to: ({ id }) => `/audiences/${one.id}/contacts/${id}` },
-    { title: 'Name', of: 'name' },
-    {
-      title: 'Status',
-      kind: 'status',
-      sort: 'status,created_at',
-      of: (contact) => badge(statusWord(text(contact, 'status'))),
-    },
-    { title: 'Added', kind: 'time', of: 'created_at' },
-  ],
+  columns: contactColumns(one.id),
   empty: html`<p>No contacts yet. Import a file or add a contact.</p>
     ${visit.reading ? '' : html`<a class="button" href="/audiences/${one.id}/import">Import contacts</a>`}`,
   noMatch: 'No contacts match.',
@@ -242,12 +219,19 @@ const download: Place = {
   path: '/audiences/:id/export.csv',
   async show(visit) {
     const id = visit.context.req.param('id')!
+    const segment = visit.query('segment')
     found(await visit.get(audiences, `/audiences/${id}`))
     return csv(visit, 'contacts.csv', {
       of: contacts,
-      path: `/audiences/${id}/contacts?${chosenIn(visit)}`,
+      path: `/audiences/${id}/contacts?${segment === '' ? '' : `filter%5Bsegment%5D=${encodeURIComponent(segment)}`}${chosenIn(visit)}`,
       titles: ['email', 'name', 'status', 'fields', 'created_at'],
-      row: contactCells,
+      row: (each) => [
+        text(each, 'email'),
+        text(each, 'name'),
+        text(each, 'status'),
+        JSON.stringify(record(each, 'custom_fields')),
+        text(each, 'created_at'),
+      ],
     })
   },
 }

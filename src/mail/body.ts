@@ -4,7 +4,7 @@ import { jsonOf } from '../base/json.ts'
 import { filesOf, readSized } from '../base/spooled.ts'
 import type { Unsubscribe } from '../message/list-unsubscribe.ts'
 import { mailText } from '../message/part-text.ts'
-import { hideLinks } from '../message/secret-links.ts'
+import { hideInBody } from '../message/secret-links.ts'
 import { filledBody, type Syntax } from '../message/variables.ts'
 import type { TemplateValues } from '../message/template.ts'
 import { readBody, type StoredBody } from '../message/stored-body.ts'
@@ -34,11 +34,16 @@ export interface Body {
 }
 
 export function bodyOf(reader: Reader, spool: Spool, emailKey: number): Body {
-  const stored = reader.first(bodyByEmail({ email_key: emailKey }))
-  const body = stored && wholeBody(spool, stored)
+  const body = storedBodyOf(reader, spool, emailKey)
   return body === undefined
     ? { html: null, text: null, headers: null, unsubscribe: null, attachments: null }
     : shownBody(body)
+}
+
+/** The stored body of an email with the values of its recipient, or undefined if it is not kept. */
+export function storedBodyOf(reader: Reader, spool: Spool, emailKey: number): StoredBody | undefined {
+  const stored = reader.first(bodyByEmail({ email_key: emailKey }))
+  return stored && wholeBody(spool, stored)
 }
 
 /** The columns of a body, and of the body that its batch shares. */
@@ -66,11 +71,12 @@ function wholeBody(
 
 /** A stored body as the API shows it. */
 export function shownBody(body: StoredBody): Body {
-  const { headers = [], attachments = [], unsubscribe = null } = body
+  const { attachments = [], headers = [], html, text, unsubscribe = null } = withoutLinks(body)
   return {
-    ...textsOf(body),
-    headers: Object.fromEntries(headers.map(([name, value]) => [name, hideLinks(value)])),
-    unsubscribe: unsubscribe && { ...unsubscribe, uris: unsubscribe.uris.map(hideLinks) },
+    html,
+    text,
+    headers: Object.fromEntries(headers),
+    unsubscribe,
     attachments: attachments.map(({ filename, contentType, contentId, disposition, size }) => ({
       filename,
       content_type: contentType,
@@ -82,16 +88,13 @@ export function shownBody(body: StoredBody): Body {
 }
 
 /**
- * The texts of a stored body, without links that only the recipient may use. Texts that are part of the bytes of a
+ * A stored body without the tokens of links that only the recipient may use. Texts that are part of the bytes of a
  * submitted message are read from there.
  */
-export function textsOf({ html, raw, text }: StoredBody): Pick<Body, 'html' | 'text'> {
+export function withoutLinks(body: StoredBody): Omit<StoredBody, 'html' | 'text'> & Pick<Body, 'html' | 'text'> {
+  const { html, raw, text } = body
   const bytes = (): Buffer => Buffer.from(raw && 'text' in raw ? raw.text : '', 'latin1')
-  const shown = (each: typeof html): string | null => {
-    const whole = mailText(each, bytes)
-    return whole && hideLinks(whole)
-  }
-  return { html: shown(html), text: shown(text) }
+  return hideInBody({ ...body, html: mailText(html, bytes), text: mailText(text, bytes) })
 }
 
 /** A body from the spool, or undefined if it is corrupt, or the disk cannot read it now. */

@@ -16,6 +16,7 @@ import { listPlaces } from './page-list.ts'
 import { nameOf } from './page-words.ts'
 import { number, objects, relatedId, text, type Answer, type Visit, flag, type Thing } from '../views/html/visit.ts'
 import { answerOf } from '../views/html/reply.ts'
+import { HIDDEN } from '../message/return-path.ts'
 import { protectionWords } from '../smtp/security.ts'
 
 function recipients(mail: MailResource): Html {
@@ -129,9 +130,15 @@ async function again(
   to = bare(text(mail, 'to')),
 ): Promise<Html | ''> {
   if (visit.reading || campaign || text(mail, 'html') === '') return ''
-  if (objects(mail, 'attachments').length > 0)
+  const has =
+    objects(mail, 'attachments').length > 0
+      ? 'attachments'
+      : `${text(mail, 'html')} ${text(mail, 'text')}`.includes(HIDDEN)
+        ? 'links that only its recipient sees'
+        : undefined
+  if (has)
     return html`<p class="soft">
-      The console cannot resend an email that has attachments. Resend it from your application.
+      The console cannot resend an email that has ${has}. Resend it from your application.
     </p>`
   return html`<h2>Resend</h2>
     ${await suppressed(visit, mail, to)}

@@ -20,7 +20,7 @@ import { signLarge } from './dkim.ts'
 import { octetOf } from './reencode.ts'
 import { unsubscribeFields } from './list-unsubscribe.ts'
 import { relayed } from './relay.ts'
-import { readBody, type StoredBody, type StoredText } from './stored-body.ts'
+import { readBody, type StoredBody, type StoredText, type WrittenBody } from './stored-body.ts'
 import { MAX_MESSAGE, TooLarge } from './too-large.ts'
 import { filledBody, readValues, type Syntax } from './variables.ts'
 
@@ -140,20 +140,17 @@ export async function composeAndSign(
   return composeInOne(whole, signature, Math.ceil(size))
 }
 
-/** An email with its stored body. For SMTP submission, the body is the received bytes. */
-export function wholeMail({
-  content,
-  fill,
-  mail,
-  mailto,
-  spool,
-}: Pick<ComposeJob, 'content' | 'fill' | 'mail' | 'mailto' | 'spool'>): SizedMail | { octets: Buffer } {
+/** An email with its stored body, which `change` can change. For SMTP submission, the body is the received bytes. */
+export function wholeMail(
+  { content, fill, mail, mailto, spool }: Pick<ComposeJob, 'content' | 'fill' | 'mail' | 'mailto' | 'spool'>,
+  change: (body: WrittenBody) => WrittenBody = (same) => same,
+): SizedMail | { octets: Buffer } {
   const stored = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
-  const body = fill && !stored.raw ? filledBody(fill.syntax, stored, readValues(fill.values)) : stored
-  if (body.raw)
+  if (stored.raw)
     return {
-      octets: 'text' in body.raw ? Buffer.from(body.raw.text, 'latin1') : readProven(`${spool}/${body.raw.file}`),
+      octets: 'text' in stored.raw ? Buffer.from(stored.raw.text, 'latin1') : readProven(`${spool}/${stored.raw.file}`),
     }
+  const body = change(fill ? filledBody(fill.syntax, stored, readValues(fill.values)) : stored)
   const attachments = (body.attachments ?? []).map((attachment) => ({
     ...attachment,
     bytes: () =>

@@ -5,7 +5,7 @@ import { compileCampaign, fillCampaign, type CampaignRecipient, type CampaignTem
 import { compose } from './compose.ts'
 import { wholeMail, type ComposeJob } from './letters.ts'
 import { withChanges } from './relay.ts'
-import { hideLinks } from './secret-links.ts'
+import { hideInBody } from './secret-links.ts'
 
 export type UnsignedJob =
   | Pick<ComposeJob, 'content' | 'fill' | 'mail' | 'mailto' | 'spool'>
@@ -18,16 +18,8 @@ export function unsigned(job: UnsignedJob): Buffer {
     const pieces = [header.replace(/^\.\./gm, '.'), ...body]
     return Buffer.concat(pieces.map((piece) => (typeof piece === 'string' ? Buffer.from(piece, 'latin1') : piece)))
   }
-  const whole = wholeMail(job)
-  if (!('octets' in whole)) {
-    const shown = {
-      ...whole,
-      html: hideLinks(whole.html),
-      text: whole.text && hideLinks(whole.text),
-      extra: whole.extra.map(([name, value]): [string, string] => [name, hideLinks(value)]),
-    }
-    return Buffer.concat(Array.from(compose(shown), (piece) => Buffer.from(piece)))
-  }
+  const whole = wholeMail(job, hideInBody)
+  if (!('octets' in whole)) return Buffer.concat(Array.from(compose(whole), (piece) => Buffer.from(piece)))
   const { extra, tracking } = job.mail
   const changed = withChanges(whole.octets, { extra, tracking, sevenBit: false, asciiHeader: false })
   return typeof changed === 'string' ? whole.octets : changed

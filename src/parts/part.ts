@@ -4,7 +4,7 @@
 import type { Hono } from 'hono'
 import type { Clock } from '../base/clock.ts'
 import type { Config } from '../base/config.ts'
-import type { MetricLabels } from '../base/counters.ts'
+import type { Counter, MetricLabels } from '../base/counters.ts'
 import type { Keyring } from '../base/keyring.ts'
 import type { Log } from '../base/log.ts'
 import type { AddressCheck } from '../base/network.ts'
@@ -56,6 +56,14 @@ export interface Metric {
   type: 'gauge' | 'counter'
   values: (deps: MetricDeps) => MetricValues | Promise<MetricValues>
 }
+
+/** A counter as a metric. */
+export const counterMetric = (counter: Counter): Metric => ({
+  name: counter.name,
+  help: counter.help,
+  type: 'counter',
+  values: () => counter.values(),
+})
 
 export type MetricValues = readonly (readonly [MetricLabels, number])[]
 

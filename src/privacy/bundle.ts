@@ -6,16 +6,16 @@ import { comparable, recipientHash } from '../base/recipient-hash.ts'
 import { createWriteStream, lstatSync } from 'node:fs'
 import { rename } from 'node:fs/promises'
 import { join } from 'node:path'
+import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { ZipFile } from 'yazl'
 import { iso } from '../base/clock.ts'
 import { makeDirectory, syncPath } from '../base/durable.ts'
 import { jsonOf } from '../base/json.ts'
-import { isObject } from '../base/json.ts'
 import { openPlainHandle } from '../base/plain-file.ts'
 import { filesOf } from '../base/spooled.ts'
 import { bodiesOf } from '../inbound/stored.ts'
-import { textsOf, type StoredBody } from '../mail/body.ts'
+import { storedBodyOf, withoutLinks } from '../mail/body.ts'
 import { hideLinks } from '../message/secret-links.ts'
 import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
@@ -36,8 +36,11 @@ const STORED = { compress: false }
 
 type BundleRow = Record<string, unknown>
 
-/** Columns that are internal, or identify others: an SMTP transcript contains all recipients, including Bcc. */
-const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue)$/
+/**
+ * Columns that are internal, or identify others: an SMTP transcript contains all recipients, including Bcc. A `person`
+ * is a user.
+ */
+const HIDDEN = /^(?:key|.*_key|payload_hash|hash|spool|content|dialogue|person)$/
 
 /** A readable row: without keys and tokens of links that only a recipient may use, times as timestamps, JSON parsed. */
 function readable(row: BundleRow): BundleRow {
@@ -71,6 +74,10 @@ function keysNaming(
   return reader.all(rows).flatMap(({ key, text }) => (names(text, address) ? [key] : []))
 }
 
+/** The body of an email `e`: its own, or that of its batch. The first file of the spool has it if it is large. */
+const BODIES = `left join outbound_bodies b on b.email_key = e.key left join outbound_batches t on t.key = e.batch_key`
+const LARGE = `iif(t.syntax is null, b.content is null and b.spool is not null, t.content is null and t.spool is not null)`
+
 const receivedFrom = (reader: Reader, userKey: number, address: string): string =>
   KEYS(keysNaming(reader, 'inbound_emails', ['sender', 'from', 'to', 'cc', 'reply_to'], userKey, address))
 
@@ -78,24 +85,23 @@ const receivedFrom = (reader: Reader, userKey: number, address: string): string 
 const consentsAbout = (all: (sql: string) => BundleRow[], hash: string): Record<string, BundleRow[]> => ({
   // Of contacts that are gone, too. `form_texts` is what the form showed, in every language.
   consents: all(
-    `select c.*, a.name as audience, v.texts as form_texts from consents c join audiences a on a.key = c.audience_key
+    `select c.*, a.title as audience, v.texts as form_texts from consents c join audiences a on a.key = c.audience_key
        left join form_versions v on v.form_key = c.form_key and v.version = c.form_version
      where c.user_key = asked.user and (c.recipient_hash = '${hash}'
        or c.contact_key in (select key from contacts where user_key = asked.user and email = asked.address))`,
   ),
-  signups: all(
-    `select s.*, f.name as form from signups s join forms f on f.key = s.form_key
-     where s.user_key = asked.user and s.email = asked.address`,
-  ),
+  signups: all('select * from signups where user_key = asked.user and email = asked.address'),
   recipient_requests: all(
     `select * from recipient_requests where user_key = asked.user and recipient_hash = '${hash}'`,
   ),
 })
 
-/** Every record of an account that is about an address. */
+/**
+ * Every record of an account that is about an address. It is for the recipient: audiences have the title that
+ * subscribers see, and names that only the account uses are left out.
+ */
 export function recordsAbout(
-  reader: Reader,
-  keyring: Keyring,
+  { keyring, spool, store: reader }: Pick<BundleDeps, 'keyring' | 'spool' | 'store'>,
   userKey: number,
   address: string,
 ): Record<string, BundleRow[]> {
@@ -107,24 +113,31 @@ export function recordsAbout(
   const own = KEYS(written.flatMap((row) => (comparable(row.address) === address ? [row.key] : [])))
   return {
     contacts: all(
-      'select c.*, a.name as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
+      'select c.*, a.title as audience from contacts c join audiences a on a.key = c.audience_key where c.user_key = asked.user and c.email = asked.address',
     ),
     ...consentsAbout(all, recipientHash(keyring, address)),
     suppressions: all(
       'select s.*, d.name as domain from suppressions s join domains d on d.key = s.domain_key where s.user_key = asked.user and s.email = asked.address',
     ),
     // Other recipients of blind copies stay secret. A campaign's mail gets the campaign's texts.
-    outbound_emails: all(
-      `select e.*, iif(t.syntax is null, b.content, t.content) as body, iif(t.syntax is null, null, b.content) as body_values,
-         c.name as campaign, c.subject as campaign_subject, c.body_html as campaign_body
-       from outbound_emails e left join outbound_bodies b on b.email_key = e.key left join campaigns c on c.key = e.campaign_key
-         left join outbound_batches t on t.key = e.batch_key
-       where e.key in ${mails}`,
-    ).map((row) => ({
-      ...row,
-      ...(isObject(row['body']) ? { body: { ...row['body'], ...textsOf(row['body'] as unknown as StoredBody) } } : {}),
-      ...(Array.isArray(row['bcc']) ? { bcc: row['bcc'].filter((each) => names(String(each), address)) } : {}),
-    })),
+    outbound_emails: reader
+      .all(
+        about<BundleRow & { key: number; large: 0 | 1 }>(
+          `select e.*, ${LARGE} as large, c.subject as campaign_subject, c.body_html as campaign_body
+           from outbound_emails e left join campaigns c on c.key = e.campaign_key ${BODIES} where e.key in ${mails}`,
+          userKey,
+          address,
+        ),
+      )
+      .map(({ large, ...row }) => {
+        const { bcc, ...shown } = readable(row)
+        const body = large === 1 ? undefined : storedBodyOf(reader, spool, row.key)
+        return {
+          ...shown,
+          ...(body && { body: withoutLinks(body) }),
+          ...(Array.isArray(bcc) && { bcc: bcc.filter((each) => names(String(each), address)) }),
+        }
+      }),
     deliveries: all(
       `select e.id as email_id, v.* from deliveries v join outbound_emails e on e.key = v.email_key where v.key in ${own}`,
     ),
@@ -161,7 +174,7 @@ export async function writeBundle(
   zip.on('error', failed.reject)
   zip.addBuffer(
     Buffer.from(
-      `${JSON.stringify({ recipient: address, ...recordsAbout(store, keyring, userKey, address) }, null, 2)}\n`,
+      `${JSON.stringify({ recipient: address, ...recordsAbout({ keyring, spool, store }, userKey, address) }, null, 2)}\n`,
     ),
     'records.json',
     STORED,
@@ -205,19 +218,26 @@ function addReceived(zip: ZipFile, { spool, store }: Read, userKey: number, addr
   }
 }
 
-/** Adds the files of all emails to the address. Skips missing files. */
+/** Adds large bodies and the files of all emails to the address. Skips missing files. */
 function addSent(zip: ZipFile, { spool, store }: Read, userKey: number, address: string): void {
-  const large = store.all(
-    about<{ id: string; spool: string }>(
-      `select e.id, coalesce(b.spool, t.spool) as spool from outbound_bodies b join outbound_emails e on e.key = b.email_key
-         left join outbound_batches t on t.key = e.batch_key where coalesce(b.spool, t.spool) is not null
-         and e.key in ${KEYS(keysNaming(store, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))}`,
+  const all = store.all(
+    about<{ key: number; id: string; spool: string; large: 0 | 1 }>(
+      `select e.key, e.id, coalesce(b.spool, t.spool) as spool, ${LARGE} as large from outbound_emails e ${BODIES}
+       where coalesce(b.spool, t.spool) is not null and e.key in ${KEYS(keysNaming(store, 'outbound_emails', ['to', 'cc', 'bcc'], userKey, address))}`,
       userKey,
       address,
     ),
   )
-  for (const { id: email, spool: files } of large)
-    for (const file of filesOf(files)) addFile(zip, spool.path(file), `sent/${email}/${ownName(file)}`)
+  for (const { id, key, large, spool: stored } of all) {
+    const files = filesOf(stored)
+    // Large bodies are read one at a time.
+    if (large === 1)
+      zip.addReadStreamLazy(`sent/${id}/body.json`, STORED, (give) => {
+        const body = storedBodyOf(store, spool, key)
+        give(null, Readable.from([JSON.stringify(body ? withoutLinks(body) : null)]))
+      })
+    for (const file of files.slice(large)) addFile(zip, spool.path(file), `sent/${id}/${ownName(file)}`)
+  }
 }
 
 function addFile(zip: ZipFile, path: string, name: string): void {

@@ -12,7 +12,7 @@ import type { Reader, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import { addNotice } from '../users/notices.ts'
-import { eraseIn, insert, type PrivacyRequest, type RequestDeps } from './requests.ts'
+import { eraseIn, insert, newestOf, type PrivacyRequest, type RequestDeps } from './requests.ts'
 
 export type RecipientRequest = RowOf<'recipient_requests'>
 
@@ -40,7 +40,7 @@ export async function askFor(deps: AnswerDeps, asked: NewRecipientRequest): Prom
   const recipient_hash = recipientHash(keyring, asked.email)
   return store.write((tx) => {
     const now = clock.now()
-    const earlier = latest(tx, { ...asked, recipient_hash })
+    const earlier = newestOf(tx, 'recipient_requests', { ...asked, recipient_hash })
     const isAnswered = earlier?.state === 'done' && (earlier.answered_at ?? 0) > now - DAY
     if (earlier && (earlier.state === 'open' || isAnswered)) return earlier
     const row = {
@@ -67,21 +67,6 @@ const noticeOf = ({ domain_key, due_at, kind, user_key }: RecipientRequest, { co
     kind === 'export' ? 'A recipient asks for a copy of their data' : 'A recipient asks for the erasure of their data',
   text: `A recipient has made this request on the page of an unsubscribe link, and confirmed their address. Answer it by ${dateOf(due_at)} on the page Privacy:\n\n${config.http.public_url}/privacy\n`,
 })
-
-const latest = (
-  reader: Reader,
-  { kind, recipient_hash, user_key }: Pick<RecipientRequest, 'kind' | 'recipient_hash' | 'user_key'>,
-): RecipientRequest | undefined =>
-  reader.first(
-    db
-      .selectFrom('recipient_requests')
-      .selectAll()
-      .where('user_key', '=', user_key)
-      .where('recipient_hash', '=', recipient_hash)
-      .where('kind', '=', kind)
-      .orderBy('key', 'desc')
-      .limit(1),
-  )
 
 export type NewAnswer = { state: 'done' } | { state: 'declined'; reason: string }
 

@@ -8,7 +8,7 @@ import type { Keyring } from '../base/keyring.ts'
 import { recipientHash } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
-import { db } from '../store/query.ts'
+import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import { holdsAddress } from './held.ts'
 import { enter } from './ledger.ts'
@@ -54,7 +54,7 @@ export async function requestErasure(
   const hash = recipientHash(keyring, address)
   const held = await holdsAddress(store, user.key, address)
   return store.write((tx) => {
-    const earlier = requestOf(tx, user.key, 'erasure', hash)
+    const earlier = newestOf(tx, 'privacy_requests', { user_key: user.key, kind: 'erasure', recipient_hash: hash })
     if (!held && earlier?.status !== 'pending') {
       if (earlier) return earlier
       throw notHeld()
@@ -70,7 +70,7 @@ export function eraseIn(
   user: { key: number; id: string },
   { address, hash }: { address: string; hash: string },
 ): PrivacyRequest {
-  const earlier = requestOf(tx, user.key, 'erasure', hash)
+  const earlier = newestOf(tx, 'privacy_requests', { user_key: user.key, kind: 'erasure', recipient_hash: hash })
   if (earlier?.status === 'pending') return earlier
   const { clock, config } = deps
   const now = clock.now()
@@ -92,7 +92,7 @@ export async function requestExport(
   const hash = recipientHash(deps.keyring, address)
   const held = await holdsAddress(deps.store, user.key, address)
   return deps.store.write((tx) => {
-    const earlier = requestOf(tx, user.key, 'export', hash)
+    const earlier = newestOf(tx, 'privacy_requests', { user_key: user.key, kind: 'export', recipient_hash: hash })
     if (earlier?.status === 'pending' && earlier.requester_key === user.requester) return earlier
     if (!held) throw notHeld()
     const { key: userKey, requester } = user
@@ -148,23 +148,18 @@ function closeAsked(tx: Tx, { key, recipient_hash, user_key }: PrivacyRequest, n
   tx.run(asked.set({ email: null }))
 }
 
-function requestOf(
+/** The newest request of a kind about a recipient: of the account, or of the recipient. */
+export const newestOf = <Table extends 'privacy_requests' | 'recipient_requests'>(
   reader: Reader,
-  userKey: number,
-  kind: PrivacyRequest['kind'],
-  hash: string,
-): PrivacyRequest | undefined {
-  return reader.first(
-    db
-      .selectFrom('privacy_requests')
-      .selectAll()
-      .where('user_key', '=', userKey)
-      .where('recipient_hash', '=', hash)
-      .where('kind', '=', kind)
-      .orderBy('key', 'desc')
-      .limit(1),
+  table: Table,
+  { kind, recipient_hash, user_key }: Pick<PrivacyRequest, 'kind' | 'recipient_hash' | 'user_key'>,
+): RowOf<Table> | undefined =>
+  reader.first(
+    raw<RowOf<Table>>(
+      `select * from ${table} where user_key = ? and recipient_hash = ? and kind = ? order by key desc limit 1`,
+      [user_key, recipient_hash, kind],
+    ),
   )
-}
 
 /** All requests with their owners, newest first, for the operator. */
 export function listRequests(reader: Reader): (PrivacyRequest & { email: string })[] {

@@ -41,7 +41,7 @@ async function act(
     return show(deps, context, holder, ({ t }) => t('unsubscribed_all', { domain: domain.name }))
   }
   if (action !== 'export' && action !== 'erasure') return show(deps, context, holder)
-  const language = textsHere(deps, context, holder).lang
+  const { lang: language } = textsOfData(context, dataOf(deps, holder))
   const asked = { user_key: domain.user_key, domain_key: domain.key, kind: action, language, email } as const
   const request = await askFor(deps, asked)
   return show(deps, context, holder, (texts, sender) => saidOf(request, texts, sender, email))
@@ -58,8 +58,8 @@ function saidOf(
   return kind === 'export' ? t('export_started', { address }) : t('erased')
 }
 
-const textsHere = (deps: DataPageDeps, context: Context, holder: DataHolder): Texts =>
-  textsFor(context, { contact: dataOf(deps, holder).subscriptions.find(({ language }) => language)?.language })
+const textsOfData = (context: Context, { subscriptions }: RecipientData): Texts =>
+  textsFor(context, { contact: subscriptions.find(({ language }) => language)?.language })
 
 async function show(
   deps: DataPageDeps,
@@ -69,7 +69,7 @@ async function show(
 ): Promise<Response> {
   const { domain, email } = holder
   const data = dataOf(deps, holder)
-  const texts = textsHere(deps, context, holder)
+  const texts = textsOfData(context, data)
   const { t } = texts
   const sender = senderOf(deps, domain.user_key, domain.name)
   return recipientPage(context, texts, {

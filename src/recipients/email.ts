@@ -7,11 +7,10 @@ import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { brandOf } from '../campaigns/brand.ts'
 import { accept, payloadHash, type AcceptDeps } from '../mail/accept/submit.ts'
-import { recipientsOf, type NewEmail } from '../mail/accept/admit.ts'
+import { recipientsOf, writtenBody, type NewEmail } from '../mail/accept/admit.ts'
 import { formatAddress, knownAddress } from '../message/address.ts'
 import { escapeHtml } from '../message/template.ts'
 import type { Unsubscribe } from '../message/list-unsubscribe.ts'
-import type { WrittenBody } from '../message/stored-body.ts'
 import type { Tx } from '../store/database.ts'
 import type { Texts } from './languages.ts'
 import { countEmail, isLimited } from './limits.ts'
@@ -76,13 +75,7 @@ export function sendToRecipient(
     recipients: recipientsOf(given),
     given,
   }
-  const body: WrittenBody = {
-    html: given.html,
-    text: given.text ?? null,
-    headers: [['Auto-Submitted', 'auto-generated']],
-    ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
-  }
-  const files = { content: JSON.stringify(body), names: [], body }
+  const files = { content: JSON.stringify(writtenBody(given)), names: [] }
   const hash = email.idempotencyKey === undefined ? null : payloadHash(given)
   // The queue sends it, so no claim is made that a rollback would have to return.
   const queued = { ...deps, claimNew: undefined }

@@ -15,7 +15,14 @@ import { sendToRecipient, type RecipientEmailDeps, type RecipientEmailResult } f
 import { DATA_LINK } from './limits.ts'
 import { LANGUAGES, languageIn, textsFor, textsIn, type Texts } from './languages.ts'
 import { buttonForm, formIn, recipientPage, senderOf, valueIn } from './recipient-page.ts'
-import { chooseLanguage, subscribeAgain, subscriberOf, unsubscribeFrom, type Subscriber } from './subscriber.ts'
+import {
+  chooseLanguage,
+  subscribeAgain,
+  subscriberOf,
+  unsubscribeFrom,
+  type LeavingScope,
+  type Subscriber,
+} from './subscriber.ts'
 
 export interface SubscriberPageDeps extends PlainPageDeps, Pick<RecipientEmailDeps, 'ring'> {
   config: PlainPageDeps['config'] & RecipientEmailDeps['config']
@@ -23,8 +30,6 @@ export interface SubscriberPageDeps extends PlainPageDeps, Pick<RecipientEmailDe
   clock: Clock
   keyring: Keyring
 }
-
-const MAX_TOKEN = 1000
 
 /** What the page says was done, in the language of the page. */
 type Said = (shown: ShownSubscriber) => string
@@ -38,10 +43,8 @@ interface ShownSubscriber extends Subscriber {
 
 export function createSubscriberPage(deps: SubscriberPageDeps): Hono {
   const app = new Hono()
-  const leavingOf = (context: Context): Leaving | undefined => {
-    const token = context.req.param('token') ?? ''
-    return token.length <= MAX_TOKEN ? readUnsubscribeToken(deps.keyring, token) : undefined
-  }
+  const leavingOf = (context: Context): Leaving | undefined =>
+    readUnsubscribeToken(deps.keyring, context.req.param('token') ?? '')
   app.get('/u/:token', (context) => {
     const leaving = leavingOf(context)
     return leaving ? show(deps, context, leaving) : unknownLink(context, 'not_found_text')
@@ -80,7 +83,7 @@ async function act(
       return { said: scope === 'audience' ? leftList : leftAll }
     case 'subscribe':
       await subscribeAgain(deps, leaving, scope)
-      return { said: ({ texts }) => texts.t('undone') }
+      return { said: undone(scope) }
     case 'language': {
       const lang = languageIn(valueIn(form, 'language'))
       if (!lang) return {}
@@ -97,41 +100,44 @@ async function act(
 const leftList: Said = ({ list, texts }) => texts.t('unsubscribed_list', { list })
 const leftAll: Said = ({ domain, texts }) => texts.t('unsubscribed_all', { domain: domain?.name ?? '' })
 
+/** What an undo says: the address may be blocked, or the contact may be deleted. */
+const undone =
+  (scope: LeavingScope): Said =>
+  ({ from, isBlocked, leaving, receives, texts: { t } }) =>
+    receives[scope]
+      ? t('undone')
+      : isBlocked
+        ? t('address_blocked', { address: leaving.email, sender: from })
+        : t('saved')
+
+/** What the page says about the email with the link, by its result. */
+const LINK_SAID = {
+  sent: 'data_sent',
+  limited: 'data_limited',
+  suppressed: 'address_blocked',
+  refused: 'data_unavailable',
+} as const satisfies Record<RecipientEmailResult['result'], string>
+
 /** Emails the link to the data about the recipient, to the recipient. */
 async function emailLink(deps: SubscriberPageDeps, context: Context, leaving: Leaving): Promise<Said> {
+  const { audience, contact, domain, email: address } = subscriberOf(deps, leaving)
+  if (!domain) return ({ texts: { t } }) => t('data_unavailable')
   const { clock, config, keyring, store } = deps
-  const { audience, contact, domain, email } = subscriberOf(deps, leaving)
+  const { lang, t } = textsFor(context, { contact, audience })
   const now = clock.now()
-  let result: RecipientEmailResult['result'] = 'refused'
-  if (domain) {
-    const { lang, t } = textsFor(context, { contact, audience })
-    const sent = await store.write((tx) =>
-      sendToRecipient(
-        tx,
-        deps,
-        {
-          domain,
-          to: leaving.email,
-          lang,
-          subject: t('email_link_subject'),
-          text: [t('email_link_text', { sender: senderOf(deps, domain.user_key, domain.name).name })],
-          button: {
-            label: t('email_link_button'),
-            url: dataUrl(keyring, config.http.public_url, { domain, email }, now),
-          },
-          tag: DATA_LINK,
-          limit: { audience: leaving.audience },
-        },
-        now,
-      ),
-    )
-    result = sent.result
+  const url = dataUrl(keyring, config.http.public_url, { domain, email: address }, now)
+  const email = {
+    domain,
+    to: leaving.email,
+    lang,
+    subject: t('email_link_subject'),
+    text: [t('email_link_text', { sender: senderOf(deps, domain.user_key, domain.name).name })],
+    button: { label: t('email_link_button'), url },
+    tag: DATA_LINK,
+    limit: { audience: leaving.audience },
   }
-  return ({ from, texts: { t } }) => {
-    if (result === 'sent') return t('data_sent', { address: email })
-    if (result === 'limited') return t('data_limited', { address: email })
-    return result === 'suppressed' ? t('blocked_text', { sender: from }) : t('blocked_title')
-  }
+  const { result } = await store.write((tx) => sendToRecipient(tx, deps, email, now))
+  return ({ from, texts }) => texts.t(LINK_SAID[result], { address, sender: from })
 }
 
 function show(
@@ -158,11 +164,15 @@ function show(
 }
 
 /** The subscription as a sentence. The sender is named even if its list has no name for subscribers. */
-function stateOf({ from, leaving, leftAudience, leftDomain, texts: { t }, title }: ShownSubscriber): string {
-  const address = leaving.email
-  if (leftDomain || leftAudience) return t('page_address', { address })
-  if (title === null) return t('page_receives', { address, sender: from })
-  return t('page_receives_list', { address, list: title, sender: from })
+function stateOf({
+  from: sender,
+  leaving: { email: address },
+  receives,
+  texts: { t },
+  title,
+}: ShownSubscriber): string {
+  if (receives.audience && title !== null) return t('page_receives_list', { address, list: title, sender })
+  return receives.domain ? t('page_receives', { address, sender }) : t('page_address', { address })
 }
 
 /** Unsubscribing and its undo come first: no other content is needed for them. */

@@ -4,6 +4,7 @@ import { comparable } from '../base/recipient-hash.ts'
 import { leaveAudience, rejoinAudience, setLanguage, type Contact } from '../campaigns/contacts.ts'
 import { hasLeft, leave, rejoin, type LeaveDeps, type Leaving } from '../campaigns/unsubscribe.ts'
 import { livingDomain } from '../suppressions/suppressions.ts'
+import { stopsOf } from '../suppressions/stops.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { RecipientLanguage } from './languages.ts'
@@ -28,16 +29,24 @@ export interface Subscriber {
   leftAudience: boolean | undefined
   /** In how many audiences of the domain the address is. */
   audiences: number
+  /** Whether the address receives campaigns to the audience of the link, or to any audience of the domain. */
+  receives: Record<LeavingScope, boolean>
+  /** Whether a suppression that the recipient cannot undo blocks campaigns. */
+  isBlocked: boolean
 }
 
 export function subscriberOf(deps: LeaveDeps, leaving: Leaving): Subscriber {
-  const { store } = deps
+  const { clock, keyring, store } = deps
   const email = comparable(leaving.email)
   const domain = store.first(
     db.selectFrom('domains').select(['key', 'name', 'user_key']).where('key', '=', livingDomain(store, leaving.domain)),
   )
   const contacts = contactsOf(store, domainsOf(store, leaving), email)
   const here = contacts.find(({ audience_key }) => audience_key === leaving.audience)
+  const [stop] = domain
+    ? stopsOf(store, keyring, [{ domain_key: domain.key, address: email }], clock.now(), 'marketing')
+    : []
+  const reached = domain && !stop ? contacts.filter(({ status }) => status === 'subscribed') : []
   const audience = store.first(
     db.selectFrom('audiences').select(['title', 'language']).where('key', '=', leaving.audience),
   )
@@ -51,6 +60,8 @@ export function subscriberOf(deps: LeaveDeps, leaving: Leaving): Subscriber {
     leftDomain: hasLeft(deps, leaving),
     leftAudience: here && here.left_audience === 1,
     audiences: contacts.length,
+    receives: { audience: reached.some(({ key }) => key === here?.key), domain: reached.length > 0 },
+    isBlocked: stop !== undefined && stop.reason !== 'unsubscribe',
   }
 }
 

@@ -5,14 +5,22 @@ import { appendFileSync, copyFileSync, createWriteStream, mkdirSync, readFileSyn
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { before, test } from 'node:test'
+import Database from 'better-sqlite3'
 import { ZipFile } from 'yazl'
 import { parseConfig } from '../../src/base/config.ts'
 import { createLog, silentLog } from '../../src/base/log.ts'
+import type { Domain } from '../../src/domains/find.ts'
+import { answerDepsOf } from '../../src/privacy/api-recipient-requests.ts'
+import { askFor } from '../../src/privacy/recipient-requests.ts'
+import { DATABASE } from '../../src/store/open.ts'
 import { startAppliance } from '../../src/server/appliance.ts'
 import { isMark, LEDGER, readContent, textOf, type Line } from '../../src/privacy/ledger.ts'
-import { document, startTestAppliance } from '../kit/appliance.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { ManualClock } from '../kit/clock.ts'
 import { filesWith } from '../kit/files-with.ts'
+import { campaignKit } from '../kit/campaign.ts'
+import { formKit } from '../kit/forms.ts'
+import { SITE, signupKit } from '../kit/signups.ts'
 import { inFolder } from '../commands/beside.ts'
 
 const { commands, folder, place } = inFolder('postrider-ledgers-')
@@ -53,14 +61,76 @@ async function served(dataDir: string, log = silentLog, ledger_copy = ''): Promi
 }
 
 before(async () => {
-  await using postrider = await startTestAppliance({ dataDir: source })
-  await postrider.activeDomain('here.test')
+  await using postrider = await startTestAppliance({ dataDir: source, config: { signup: { check_mx: false } } })
+  const domain = await postrider.activeDomain('here.test')
   const mail = { from: 'me@here.test', to: PERSON, subject: 'Hello', html: `<p>${PERSON}</p>` }
   const { status } = await postrider.api('POST', '/outbound-emails', document('outbound-emails', mail))
   assert.equal(status, 201)
+  await signedUp(postrider, domain)
   await well(source, 'backup', zip)
   copyFileSync(join(source, LEDGER), join(folder, 'before.ledger'))
   assert.equal((await postrider.api('DELETE', `/recipients/${PERSON}/forget`)).status, 202)
+})
+
+/** The person as a contact with a consent, as a sign-up at a form, and with a request for a copy of the data. */
+async function signedUp(postrider: TestAppliance, domain: Domain): Promise<void> {
+  const kit = campaignKit(() => postrider)
+  const given = document('contacts', { email: PERSON, consent_evidence: 'A card' })
+  const added = await postrider.api('POST', `/audiences/${await kit.audience(domain)}/contacts`, given)
+  assert.equal(added.status, 201, JSON.stringify(added.body))
+  const { slug } = await formKit(() => postrider).open({ audience: await kit.audience(domain) }, { origins: [SITE] })
+  await signupKit(() => postrider).signUp(slug, PERSON)
+  const { key: domain_key, user_key } = domain
+  const asked = { user_key, domain_key, kind: 'export', language: 'en', email: PERSON } as const
+  await askFor(answerDepsOf(postrider.appliance.deps), asked)
+}
+
+/** What a data directory has of the person's consents, sign-ups and requests. */
+function storedIn(dataDir: string): Record<'consents' | 'signups' | 'requests', unknown[]> {
+  const database = new Database(join(dataDir, DATABASE), { readonly: true })
+  try {
+    const all = (sql: string): unknown[] => database.prepare(sql).raw().all()
+    return {
+      consents: all(
+        'select state, evidence is null and text is null and contact_key is null from consents order by key',
+      ),
+      signups: all('select state from signups'),
+      requests: all('select state, email from recipient_requests'),
+    }
+  } finally {
+    database.close()
+  }
+}
+
+test('restore erases again the consents, sign-ups and requests that were erased after the backup (AU109)', async () => {
+  const dir = place()
+  await well(dir, 'restore', '--without-ledger', zip)
+  const before = storedIn(dir)
+  assert.deepEqual(
+    [before.consents, before.signups, before.requests],
+    [
+      [
+        ['asserted', 0],
+        ['requested', 0],
+      ],
+      [['sent']],
+      [['open', PERSON]],
+    ],
+  )
+  await well(dir, 'restore', '--replace', '--ledger', ledger(), zip)
+  await served(dir)
+  const after = storedIn(dir)
+  assert.deepEqual(
+    [after.consents, after.signups, after.requests],
+    [
+      [
+        ['erased', 1],
+        ['erased', 1],
+      ],
+      [],
+      [['done', null]],
+    ],
+  )
 })
 
 const ledger = (): string => join(source, LEDGER)

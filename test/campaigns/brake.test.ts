@@ -50,6 +50,13 @@ const rested = (id: string) =>
 const notices = () =>
   listNotices(postrider.appliance.deps.store).filter(({ subject }) => subject.includes(`Round ${round}`))
 
+/** The automatic pauses in the metrics, by reason (AU111). The reason is their only label. */
+async function paused(): Promise<Record<string, number>> {
+  const text = await (await fetch(`${postrider.url}/metrics`)).text()
+  const found = text.matchAll(/^postrider_campaigns_paused_automatically_total\{reason="(\w+)"\} (\d+)$/gm)
+  return Object.fromEntries(Array.from(found, ([, reason, count]) => [reason, Number(count)]))
+}
+
 /** A complaint of a recipient, as its provider reports it. */
 async function complain(email: string): Promise<void> {
   const copy = exchanger.heard.find(({ to }) => to.includes(email))
@@ -71,12 +78,14 @@ test('pauses a campaign whose emails bounce, says which metric passed which limi
   assert.ok(notices()[0]!.text.includes(now['failure']))
 })
 
-test('counts from zero after a resume, so that a list that stays bad pauses again', async () => {
+test('counts from zero after a resume, so that a list that stays bad pauses again, and each pause is in the metrics (AU111)', async () => {
   const id = await started(names(400, 400))
   const first = (await rested(id))['concluded']
+  const before = await paused()
   assert.equal((await kit.patch(id, { status: 'sending' })).status, 200)
   const again = await rested(id)
   assert.equal(again['status'], 'paused')
+  assert.deepEqual(await paused(), { ...before, bounces: before['bounces']! + 1 })
   assert.ok(again['concluded'] >= first + 50, `paused after ${again['concluded'] - first} further results`)
   assert.equal(notices().length, 2)
 })

@@ -6,12 +6,15 @@ import { moveConsent, recordConsent, type NewConsent } from '../../src/campaigns
 import { raw } from '../../src/store/query.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
+import { testExchanger } from '../kit/exchanger.ts'
 import { formKit } from '../kit/forms.ts'
 import type { Guest } from '../kit/guest.ts'
 import { ofFile, setUp } from '../kit/of-file.ts'
 import { signedIn } from '../kit/signed-in.ts'
+import { until } from '../kit/until.ts'
 
-const postrider = ofFile(() => startTestAppliance())
+const exchanger = testExchanger({ answer: (line) => (/^RCPT.*<bad/.test(line) ? '550 5.1.1 No such user' : undefined) })
+const postrider = ofFile(() => startTestAppliance({ exchanger, routes: ['there.test'] }))
 const domain = ofFile(() => postrider.activeDomain('here.test'))
 const kit = campaignKit(() => postrider)
 let ann: Guest
@@ -87,6 +90,7 @@ test('a consent has everything that proves it', async () => {
     restored_at: null,
     form_id: form,
     form_name: 'Website',
+    form_opt_in: 'double',
     form_version: 3,
     language: 'en',
     text: TEXT,
@@ -96,6 +100,8 @@ test('a consent has everything that proves it', async () => {
     request_client: CLIENT,
     confirm_client: null,
     message_id: '<1@here.test>',
+    email_id: null,
+    email_status: null,
     evidence: null,
     person: null,
     created_at: iso(consent.created_at),
@@ -176,6 +182,25 @@ test('the page of a contact lists its consents, and one is a page for printing, 
   const other = await confirmed('other2@there.test')
   assert.equal((await ann.open(`/audiences/${other.audience}/contacts/${contact}/consents/${consent.id}`)).status, 404)
   assert.equal((await ann.open(`/audiences/${audience}/consents/${consent.id}`)).status, 404)
+})
+
+test('a consent shows the delivery of its confirmation email, and links to it (AU31)', async () => {
+  for (const [to, status] of [
+    ['good@there.test', 'delivered'],
+    ['bad@there.test', 'bounced'],
+  ] as const) {
+    const given = { from: 'me@here.test', to, subject: 'Please confirm', html: '<p>Hi</p>' }
+    const sent = (await postrider.api('POST', '/outbound-emails', document('outbound-emails', given))).body.data
+    const { audience, consent, contact } = await confirmed(to, { message_id: sent.attributes.message_id })
+    const shown = async () => (await postrider.api('GET', `/consents/${consent.id}`)).body.data.attributes
+    await until(async () => (await shown()).email_status === status || undefined, status)
+    assert.equal((await shown()).email_id, sent.id)
+    const { text } = await ann.open(`/audiences/${audience}/contacts/${contact}/consents/${consent.id}`)
+    assert.ok(text.includes(`<a href="/mail/${sent.id}">${status}</a>`), text)
+    assert.match((await postrider.commands.run(['consent', 'show', to])).stdout, new RegExp(`delivery +${status}`))
+    assert.equal((await postrider.api('DELETE', `/outbound-emails/${sent.id}`)).status, 204)
+    assert.equal((await shown()).email_id, null)
+  }
 })
 
 test('the consents of an audience are searched by address, and those of deleted contacts have a page', async () => {

@@ -397,7 +397,7 @@ test('a complaint about the confirmation email refuses (AU43)', async () => {
 test('the export of an address has its sign-ups', async () => {
   const { email } = await signedUp({ fields: [NAME] }, { name: 'Exported' })
   const { recordsAbout } = await import('../../src/privacy/bundle.ts')
-  const records = recordsAbout(store(), postrider.appliance.deps.keyring, postrider.user.key, email)
+  const records = recordsAbout(postrider.appliance.deps, postrider.user.key, email)
   assert.equal(records['signups']?.length, 1)
   assert.deepEqual(records['signups']?.[0]?.['typed'], { name: 'Exported', fields: {} })
 })

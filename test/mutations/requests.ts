@@ -24,7 +24,8 @@ import { confirmUrl, readConfirmToken } from '../../src/forms/confirm-token.ts'
 import { fieldsOf, inputOf, isChecked, sealCheck } from '../../src/forms/signup-input.ts'
 import { readFormToken, sealFormToken } from '../../src/forms/signup-token.ts'
 import type { FormTexts } from '../../src/forms/versions.ts'
-import { dataUrl, openDataToken } from '../../src/recipients/data-link.ts'
+import { openToken } from '../../src/base/sealed-token.ts'
+import { dataUrl } from '../../src/recipients/data-link.ts'
 import { acceptedLanguages, languageIn } from '../../src/recipients/languages.ts'
 import { pixelOf, readClickToken, readOpenToken, trackedUrl } from '../../src/message/tracking.ts'
 import { allOf, searched } from '../../src/mail/search.ts'
@@ -277,6 +278,7 @@ export const REQUESTS: Record<string, Parser> = {
   'sealed tokens': {
     files: [
       'jsonapi/cursor.ts',
+      'base/sealed-token.ts',
       'campaigns/unsubscribe.ts',
       'forms/confirm-token.ts',
       'forms/signup-token.ts',
@@ -291,7 +293,7 @@ export const REQUESTS: Record<string, Parser> = {
       return [
         readCursor(keyring, SCOPE, token, 0),
         readUnsubscribeToken(keyring, token),
-        openDataToken(keyring, token),
+        openToken(keyring, 'recipient data', token),
         readReturnPathToken(keyring, token),
         readUnsubscribeLocalPart(keyring, token),
         readFormToken(keyring, SHOWN_FORM, token),

@@ -7,6 +7,7 @@ import { afterEach, beforeEach, test } from 'node:test'
 import { simpleParser } from 'mailparser'
 import yauzl from 'yauzl'
 import { DAY } from '../../src/base/clock.ts'
+import { unsubscribeUrl } from '../../src/campaigns/unsubscribe.ts'
 import { EXPORTS } from '../../src/privacy/requests.ts'
 import { db } from '../../src/store/query.ts'
 import { Commands } from '../commands/command.ts'
@@ -106,7 +107,13 @@ test('the bundle contains all data about the address and no data about other rec
   ]
   const batch = document('outbound-email-batches', { email, recipients })
   assert.equal((await postrider.api('POST', '/outbound-email-batches', batch)).status, 201)
-  await send({ to: ADDRESS, subject: 'Large', html: `<p>large body</p>${'x'.repeat(400_000)}` })
+  const link = unsubscribeUrl(postrider.appliance.deps.keyring, postrider.url, {
+    delivery: 0,
+    domain: 1,
+    audience: 1,
+    email: ADDRESS,
+  })
+  await send({ to: ADDRESS, subject: 'Large', html: `<p>large body</p>${'x'.repeat(400_000)}`, text: link })
   exchanger.script = { answer: (line) => (/^RCPT TO:<(?:hidden|gone)@/.test(line) ? '550 5.1.1 unknown' : undefined) }
   await send({ to: 'bob@there.test', cc: [ADDRESS], bcc: ['hidden@there.test'], subject: 'Copied' })
   await send({ to: 'joann@there.test', subject: 'Not hers', html: '<p>secret of joann</p>' })
@@ -116,6 +123,7 @@ test('the bundle contains all data about the address and no data about other rec
   await receive(postrider, { from: ADDRESS, to: 'me@here.test', message })
   await receive(postrider, { from: 'joann@there.test', to: 'me@here.test' })
   const audience = await kit.audience(domain)
+  await postrider.api('PATCH', `/audiences/${audience}`, document('audiences', { title: 'News' }, { id: audience }))
   await kit.fill(audience, [{ email: ADDRESS, name: 'Ann', custom_fields: { town: 'Bath' } }, 'carl@there.test'])
   for (const user of ['api', 'asOther'] as const)
     await until(
@@ -131,7 +139,7 @@ test('the bundle contains all data about the address and no data about other rec
   const names = [...files.keys()]
   // The large body that lay in the spool comes as a file of its own.
   assert.equal(names.length, 3, names.join())
-  assert.match(names[2]!, /^sent\/[0-9a-f-]{36}\/[0-9a-f-]{36}$/)
+  assert.match(names[2]!, /^sent\/[0-9a-f-]{36}\/body\.json$/)
   assert.equal(names[0], 'records.json')
   const raw = files.get(names[1]!)!
   assert.match(names[1]!, /^received\/[0-9a-f-]{36}\.eml$/)
@@ -141,11 +149,17 @@ test('the bundle contains all data about the address and no data about other rec
   assert.equal(records.recipient, ADDRESS)
   assert.deepEqual(
     records.contacts.map((each: Record<string, unknown>) => [each['name'], each['custom_fields'], each['audience']]),
-    [['Ann', { town: 'Bath' }, 'Readers']],
+    [['Ann', { town: 'Bath' }, 'News']],
   )
-  const mails = records.outbound_emails as { subject: string }[]
+  const mails = records.outbound_emails as { subject: string; body?: { html: string } }[]
   assert.deepEqual(mails.map(({ subject }) => subject).toSorted(), ['Copied', 'First', 'For Ann', 'Large'])
-  assert.match(files.get(names[2]!)!, /<p>large body/)
+  assert.deepEqual(
+    mails.flatMap(({ body }) => body?.html ?? []).filter((html) => html.includes('shared')),
+    ['<p>shared body for Ann</p>'],
+  )
+  const large = JSON.parse(files.get(names[2]!)!)
+  assert.match(large.html, /^<p>large body/)
+  assert.match(large.text, /\/u\/known-to-the-recipient$/)
   assert.equal(records.deliveries.length, 4)
   assert.ok(records.events.length >= 3)
   assert.ok(!records.events.some(({ type }: { type: string }) => type === 'email.bounced'), 'of the blind copy')

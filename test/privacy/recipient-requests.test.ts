@@ -190,8 +190,10 @@ test('with "automatic", the server answers at once and does not notify the owner
   assert.equal(store.all(raw('select 1 from notices where subject like ?', ['A recipient asks%'])).length, 0)
 })
 
-test('an export has the consents of the recipient, even of a removed contact, and the requests (AU36)', async () => {
-  const audience = await kit.audience(domain, 'Proof')
+test('an export has the consents of the recipient and the requests, without the words of the account (AU36)', async () => {
+  const audience = await kit.audience(domain, 'Leads, cold')
+  const titled = document('audiences', { title: 'Proof' }, { id: audience })
+  assert.equal((await postrider.api('PATCH', `/audiences/${audience}`, titled)).status, 200)
   const add = (email: string) =>
     postrider.api(
       'POST',
@@ -203,8 +205,7 @@ test('an export has the consents of the recipient, even of a removed contact, an
   await add('proof@there.test')
   await add('xproof@there.test')
   await ask('export', 'proof@there.test')
-  const { keyring, store } = postrider.appliance.deps
-  const records = recordsAbout(store, keyring, domain.user_key, 'proof@there.test')
+  const records = recordsAbout(postrider.appliance.deps, domain.user_key, 'proof@there.test')
   assert.deepEqual(
     records['consents']!.map(({ audience: name, evidence, state }) => [name, evidence, state]),
     [
@@ -212,6 +213,9 @@ test('an export has the consents of the recipient, even of a removed contact, an
       ['Proof', 'A card', 'asserted'],
     ],
   )
+  assert.equal(records['contacts']![0]!['audience'], 'Proof')
   assert.equal(records['recipient_requests']!.length, 1)
   assert.deepEqual(records['signups'], [])
+  assert.ok(!JSON.stringify(records).includes('Leads, cold'))
+  assert.ok(records['consents']!.every((each) => !('person' in each)))
 })

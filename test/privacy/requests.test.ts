@@ -327,8 +327,7 @@ test('erases and exports an internationalised domain in both spellings', async (
   await send('idn@bücher.test')
   await until(() => exchanger.heard.some(({ to }) => to[0] === 'idn@xn--bcher-kva.test'), 'the mail')
   await send('bob@there.test', { text: 'Ask idn@bücher.test or IDN@xn--bcher-kva.test' })
-  const { keyring, store } = postrider.appliance.deps
-  const records = recordsAbout(store, keyring, postrider.user.key, 'idn@xn--bcher-kva.test')
+  const records = recordsAbout(postrider.appliance.deps, postrider.user.key, 'idn@xn--bcher-kva.test')
   assert.equal(records['outbound_emails']!.length, 1)
   assert.equal(records['deliveries']!.length, 1)
   await erased('idn@bücher.test')

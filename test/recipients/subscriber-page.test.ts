@@ -8,11 +8,12 @@ import type { RowOf } from '../../src/store/schema/tables.ts'
 import { dataOf } from '../../src/webhooks/payload.ts'
 import { LANGUAGES, textsIn } from '../../src/recipients/languages.ts'
 import { raw } from '../../src/store/query.ts'
-import { suppress } from '../../src/suppressions/suppressions.ts'
+import { removeSuppressions, suppress } from '../../src/suppressions/suppressions.ts'
 import { document, startTestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { ofFile } from '../kit/of-file.ts'
+import { until } from '../kit/until.ts'
 
 const kit = campaignKit(() => postrider)
 
@@ -360,6 +361,75 @@ test('a bounced contact stays bounced when it unsubscribes from an audience and 
   assert.equal((await contactOf(audience)).status, 'bounced')
 })
 
+/** The text of the page and its sentence about the last action. */
+const said = (body: string): string => /<p role="status">([^<]*)<\/p>/.exec(body)?.[1] ?? ''
+const RECEIVES = /@there\.test receives/
+
+test('the page says that an address receives email only if it does', async () => {
+  const { audience, path } = await linked('truth@there.test', 'Weekly')
+  const page = async () => (await postrider.raw(path)).body
+  assert.match(await page(), /truth@there\.test receives Weekly from/)
+  const { deps } = postrider.appliance
+  const entry = { user_key: domain.user_key, domain_key: domain.key, address: 'truth@there.test' }
+  const manual = { ...entry, source: 'manual', reason: 'manual', scope: 'all' } as const
+  await deps.store.write((tx) => suppress(tx, manual, postrider.clock.now()))
+  assert.doesNotMatch(await page(), RECEIVES)
+  await removeSuppressions(deps, domain.key, 'truth@there.test')
+  // In another audience, the address still receives newsletters, but not those of the link.
+  await kit.fill(await kit.audience(domain, 'Second'), ['truth@there.test'])
+  const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
+  await postrider.api('DELETE', `/contacts/${contact.id}`)
+  assert.match(await page(), /truth@there\.test receives newsletters from/)
+  await postrider.raw(path, form('action=unsubscribe'))
+  assert.doesNotMatch(await page(), RECEIVES)
+  const gone = await linked('list.gone@there.test', 'Weekly')
+  await postrider.api('DELETE', `/audiences/${gone.audience}`)
+  assert.doesNotMatch((await postrider.raw(gone.path)).body, RECEIVES)
+})
+
+test('an undo says that the address is subscribed again only if it is', async () => {
+  const { audience, path } = await linked('undo@there.test', 'Weekly')
+  const undo = async (fields = '') => said((await postrider.raw(path, form(`action=subscribe${fields}`))).body)
+  await postrider.raw(path, form('action=unsubscribe&scope=audience'))
+  await postrider.raw(path, form('action=unsubscribe'))
+  assert.equal(await undo('&scope=audience'), 'Saved.')
+  assert.equal(await undo(), 'You are subscribed again.')
+  const entry = { user_key: domain.user_key, domain_key: domain.key, address: 'undo@there.test' }
+  const complaint = { ...entry, source: 'arf', reason: 'complaint', scope: 'all' } as const
+  await postrider.appliance.deps.store.write((tx) => suppress(tx, complaint, postrider.clock.now()))
+  assert.match(await undo(), /^No email can be sent to undo@there\.test: the address is blocked/)
+  const [contact] = (await postrider.api('GET', `/audiences/${audience}/contacts`)).body.data
+  await postrider.api('DELETE', `/contacts/${contact.id}`)
+  await removeSuppressions(postrider.appliance.deps, domain.key, 'undo@there.test')
+  await postrider.raw(path, form('action=unsubscribe'))
+  assert.equal(await undo(), 'Saved.')
+})
+
+for (const lang of LANGUAGES)
+  test(`after an erasure, the page in ${lang} says that no link can be sent`, async () => {
+    const address = `erased.${lang}@there.test`
+    const { path } = await linked(address)
+    assert.equal((await postrider.api('DELETE', `/recipients/${address}/forget`)).status, 202)
+    await until(
+      () =>
+        postrider.appliance.deps.store.first(raw("select 1 from privacy_requests where status = 'pending'")) ===
+          undefined || undefined,
+      'the erasure',
+    )
+    const { t } = textsIn(lang)
+    const answer = said((await postrider.raw(`${path}?lang=${lang}`, form('action=link'))).body)
+    assert.equal(answer, t('address_blocked', { address, sender: 'here.test' }))
+  })
+
+test('a link of a domain that cannot send says that no link can be sent', async () => {
+  const other = await postrider.activeDomain('paused.test')
+  const { keyring, store } = postrider.appliance.deps
+  const leaving = { delivery: 0, domain: other.key, audience: 0, email: 'any@there.test' }
+  await store.write((tx) => tx.run(raw("update domains set status = 'pending' where key = ?", [other.key])))
+  const { body } = await postrider.raw(unsubscribeUrl(keyring, '', leaving), form('action=link'))
+  assert.equal(said(body), 'No link can be sent at the moment.')
+})
+
 test('a language that the subscriber chooses is stored, and used at once', async () => {
   const { audience, path } = await linked('lang@there.test')
   const chosen = await postrider.raw(`${path}?lang=fr`, form('action=language&language=de'))
@@ -391,9 +461,10 @@ for (const lang of LANGUAGES)
 
 test('the page shows the reader of a forwarded email no name, field, consent or number (AU53)', async () => {
   const audience = await kit.audience(domain)
-  const evidence = 'Signed at the fair'
   const secret = { name: 'Mia Secret', custom_fields: { city: 'Hidden Town' }, preferences: { pet: 'Hidden Cat' } }
-  await kit.fill(audience, [{ email: 'seen@there.test', ...secret, evidence }])
+  const given = { email: 'seen@there.test', ...secret, consent_evidence: 'Signed at the fair' }
+  const added = await postrider.api('POST', `/audiences/${audience}/contacts`, document('contacts', given))
+  assert.equal(added.status, 201)
   const campaign = await kit.draft(audience)
   await kit.send(campaign)
   const { keyring, store } = postrider.appliance.deps

@@ -8,7 +8,7 @@ import type { Reader } from '../../store/database.ts'
 import { db, statement } from '../../store/query.ts'
 import type { RowOf } from '../../store/schema/tables.ts'
 import { stopsOf, stopWords, type Stop } from '../../suppressions/stops.ts'
-import type { StoredAttachment } from '../../message/stored-body.ts'
+import type { StoredAttachment, WrittenBody } from '../../message/stored-body.ts'
 import type { Unsubscribe } from '../../message/list-unsubscribe.ts'
 import type { MailText } from '../../message/part-text.ts'
 import type { NewAttachment } from './attachments.ts'
@@ -231,6 +231,14 @@ export interface NewEmail {
   /** Called in the transaction that accepts the email. Throws a Refusal if it comes too late. */
   begin?: (() => void) | undefined
 }
+
+/** The body of an email without its attachments. */
+export const writtenBody = ({ headers = [], html, text = null, unsubscribe }: NewEmail): WrittenBody => ({
+  html,
+  text,
+  headers: headers.map(([name, value]) => [name, value]),
+  ...(unsubscribe && { unsubscribe }),
+})
 
 /** What the caller means for the emails that they send. */
 export const ofCaller = ({

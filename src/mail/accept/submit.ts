@@ -18,6 +18,7 @@ import { BODY_ABOVE, SPOOL_ABOVE, type Spool } from '../../store/spool.ts'
 import {
   admit,
   requireSendingDomain,
+  writtenBody,
   type SendingDomain,
   type Submission,
   type Email,
@@ -291,12 +292,7 @@ export async function storeBody(deps: SubmitDeps, submission: Submission, id: st
   const { given, userKey } = submission
   const { clock, keyring, spool, store } = deps
   if (given.message) return storeMessage(spool, id, given.message)
-  const body: WrittenBody = {
-    html: given.html,
-    text: given.text ?? null,
-    headers: (given.headers ?? []).map(([name, value]) => [name, value]),
-    ...(given.unsubscribe && { unsubscribe: given.unsubscribe }),
-  }
+  const body = writtenBody(given)
   const isLarge = body.html.length + (body.text?.length ?? 0) > BODY_ABOVE
   if (!isLarge && !given.attachments?.length) {
     const content = JSON.stringify(body)

@@ -33,7 +33,7 @@ export interface Answer<R extends Resource = Resource> {
   next: string | null
   previous: string | null
   /** The API's errors, each with the name of its attribute. */
-  errors: { detail: string; field: string | undefined; code: string }[]
+  errors: { detail: string; field: string | undefined; code: string; pointer?: string | undefined }[]
 }
 
 export interface AskedDocument {
@@ -107,6 +107,7 @@ export async function askInside(
     errors: (body.errors ?? []).map(({ code, detail, source }) => ({
       code,
       detail,
+      pointer: source?.pointer,
       field: /^\/data\/(?:attributes|relationships)\/([^/]+)/.exec(source?.pointer ?? '')?.[1],
     })),
   }
