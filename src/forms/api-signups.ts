@@ -8,7 +8,7 @@ import { isObject, jsonOf } from '../base/json.ts'
 import { customerOf, isAddress } from '../base/network.ts'
 import { consentByKey } from '../campaigns/consents.ts'
 import type { Contact } from '../campaigns/contacts.ts'
-import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { define } from '../jsonapi/define.ts'
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { languageTag, line, text } from '../jsonapi/schemas.ts'
 import { db } from '../store/query.ts'
@@ -17,16 +17,9 @@ import { formByKey } from './forms.ts'
 import { MAX_FIELD } from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
 import { OUTCOMES } from './signup-counts.ts'
-import type { SignupEmailDeps } from './signup-email.ts'
 import { signupAddress } from './signup-input.ts'
-import { signUp, stopSignup, type NewSignup, type SignedUp, type Typed } from './signup.ts'
+import { signupDeps, signUp, stopSignup, type NewSignup, type SignedUp, type Typed } from './signup.ts'
 import { currentTexts, languageAmong, wordsIn, type FormTexts } from './versions.ts'
-
-const emailDeps = ({ bells, config, keyring }: ApiDeps): SignupEmailDeps => ({
-  config,
-  keyring,
-  ring: bells.deliveries,
-})
 
 const outcome = field(z.enum(OUTCOMES), {
   about: `Result of the sign-up:
@@ -155,7 +148,7 @@ export const signups = define('signups', {
         const { clients } = limitsOf(parts.store)
         const isLimited = client !== undefined && clients.take(customerOf(client), parts.config.signup, now) > 0
         const signedUp = await parts.store.write((tx) =>
-          isLimited ? stopSignup(tx, form.key, 'limited', now) : signUp(tx, emailDeps(parts), form.key, given, now),
+          isLimited ? stopSignup(tx, form.key, 'limited', now) : signUp(tx, signupDeps(parts), form.key, given, now),
         )
         return { row: rowOf(signedUp, now) }
       },
@@ -229,7 +222,7 @@ export const contactConfirmations = define('contact-confirmations', {
             origin: consent.origin,
             client: consent.request_client,
           }
-          return signUp(tx, emailDeps(parts), form.key, given, now)
+          return signUp(tx, signupDeps(parts), form.key, given, now)
         })
         return { row: { ...rowOf(signedUp, now), key: row.key, id: row.id } }
       },

@@ -11,13 +11,11 @@ import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { confirm, refuse, stateOfLink, type LinkState } from './confirm.ts'
 import { readConfirmToken, type ConfirmLink } from './confirm-token.ts'
-import { isAvailable } from './forms.ts'
 import { controlOf, errorSummary, fieldControls, type FormError } from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
-import { emailDeps } from './public.ts'
 import { namesOf, pageOfSubscriber, type AudienceForm } from './signup-email.ts'
 import { readPost, typedOf, type FormPost } from './signup-input.ts'
-import { signUp, type Typed } from './signup.ts'
+import { signupDeps, signUp, type Typed } from './signup.ts'
 import { currentTexts, languageAmong, textsOfVersion, wordsIn, type FormTexts } from './versions.ts'
 
 interface LinkVisit {
@@ -57,7 +55,7 @@ function act(deps: AppDeps, visit: LinkVisit, posted: FormPost): Response | Prom
   if (action === 'confirm') return confirmed(deps, visit, posted)
   if (action === 'resend') return resent(deps, visit)
   if (action !== 'refuse') return show(deps, visit, stateOfLink(deps.store, link, now))
-  return deps.store.write((tx) => refuse(tx, emailDeps(deps), link, now)).then((state) => show(deps, visit, state))
+  return deps.store.write((tx) => refuse(tx, signupDeps(deps), link, now)).then((state) => show(deps, visit, state))
 }
 
 async function confirmed(deps: AppDeps, visit: LinkVisit, posted: FormPost): Promise<Response> {
@@ -74,7 +72,7 @@ async function confirmed(deps: AppDeps, visit: LinkVisit, posted: FormPost): Pro
   const client = clientAddress(context, deps.config.http)
   const language = state.kind === 'open' ? state.signup.language : textsOfPage(context, state).lang
   const given = { typed, language, client: client === '' ? null : clientHash(deps.keyring, client) }
-  const after = await deps.store.write((tx) => confirm(tx, emailDeps(deps), link, given, now))
+  const after = await deps.store.write((tx) => confirm(tx, signupDeps(deps), link, given, now))
   const url = after.kind === 'confirmed' ? after.of.form.confirmed_url : null
   if (url === null) return show(deps, visit, after)
   context.header('Cache-Control', 'no-store')
@@ -89,7 +87,6 @@ async function resent(deps: AppDeps, { context, link }: LinkVisit): Promise<Resp
   const { consent, of } = state
   const texts = textsOfPage(context, state)
   const { t } = texts
-  if (!isAvailable(deps.store, of.form)) return shortPage(context, texts, 410, t('closed_title'), t('closed_text'))
   const shown = currentTexts(deps.store, of.form)
   const language = consent?.language ?? shown.language
   const given = {
@@ -100,7 +97,7 @@ async function resent(deps: AppDeps, { context, link }: LinkVisit): Promise<Resp
     text: wordsIn(shown, language).consent_text,
     source: 'form' as const,
   }
-  const { outcome } = await deps.store.write((tx) => signUp(tx, emailDeps(deps), of.form.key, given, now))
+  const { outcome } = await deps.store.write((tx) => signUp(tx, signupDeps(deps), of.form.key, given, now))
   deps.log.info('signup_received', { form: of.form.id, outcome })
   return shortPage(context, texts, 200, t('requested_title'), t('requested_text', { address: link.email }))
 }
@@ -128,7 +125,8 @@ function unknownPage(context: Context): Response | Promise<Response> {
 
 function refusedPost(context: Context, status: 408 | 413 | 415): Response | Promise<Response> {
   const texts = textsFor(context)
-  return shortPage(context, texts, status, texts.t('post_refused_title'), texts.t('post_refused_text'))
+  const text = texts.t(status === 415 ? 'unsupported_text' : 'post_refused_text')
+  return shortPage(context, texts, status, texts.t('post_refused_title'), text)
 }
 
 interface Corrected {
@@ -180,7 +178,7 @@ function contentOf(
         status: 200,
         title: t('confirmed_title'),
         body: html`<p role="status">${t('confirmed_text', names)}</p>
-          <p><a href="${pageOfSubscriber(emailDeps(deps), state.of, link.email)}">${t('manage_link')}</a></p>
+          <p><a href="${pageOfSubscriber(signupDeps(deps), state.of, link.email)}">${t('manage_link')}</a></p>
           ${state.consent.state === 'single' ? buttonForm(t('refuse_button'), { action: 'refuse' }, 'plain') : ''}`,
       }
     case 'refused':
@@ -192,6 +190,13 @@ function contentOf(
       }
     case 'blocked':
       return { status: 200, title: t('blocked_title'), body: html`<p role="status">${t('blocked_text', names)}</p>` }
+    case 'closed':
+      return {
+        status: 410,
+        title: t('closed_title'),
+        body: html`<p role="status">${t('closed_text')}</p>
+          ${state.consent?.state === 'requested' ? buttonForm(t('refuse_button'), { action: 'refuse' }, 'plain') : ''}`,
+      }
     case 'expired':
       return {
         status: 200,

@@ -18,11 +18,11 @@ import type { Reader, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
 import { db, raw } from '../store/query.ts'
 import type { ConfirmLink } from './confirm-token.ts'
-import { formByKey } from './forms.ts'
+import { formByKey, isAvailable } from './forms.ts'
 import { pauseIfAbused } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
 import { contactAt, count, isBlocked, type Signup, type Typed } from './signup.ts'
-import { sendWelcome, withAudience, type AudienceForm, type SignupEmailDeps } from './signup-email.ts'
+import { evenIfDeleted, sendWelcome, withAudience, type AudienceForm, type SignupEmailDeps } from './signup-email.ts'
 
 /** Scanners press every button of a page. Both buttons of a link within this time mean a refusal (AU25). */
 const BOTH_WITHIN = 10 * MINUTE
@@ -35,22 +35,26 @@ export type LinkState =
   /** `again`: the owner of the address can confirm nevertheless. */
   | { kind: 'refused'; of: AudienceForm; consent: Consent; again: boolean }
   | { kind: 'expired'; of: AudienceForm; consent: Consent | undefined }
+  /** Nobody can subscribe by the form any more: it is closed, or it or its audience was deleted. */
+  | { kind: 'closed'; of: AudienceForm; consent: Consent | undefined }
   /** The domain cannot write to the address. */
   | { kind: 'blocked'; of: AudienceForm }
 
 /** Reads what a link leads to. This changes nothing (AU23). */
 export function stateOfLink(reader: Reader, link: ConfirmLink, now: number): LinkState {
   const form = formByKey(reader, link.form)
-  const of = form && withAudience(reader, form)
+  const of = form && evenIfDeleted(reader, form)
   const consent = consentByKey(reader, link.consent)
   if (!of || consent?.state === 'erased') return { kind: 'unknown' }
+  if (!withAudience(reader, form)) return { kind: 'closed', of, consent }
   if (consent && isSubscribed(reader, consent)) return { kind: 'confirmed', of, consent }
   if (consent?.state === 'refused') {
-    const again = now < link.until && now >= (consent.ended_at ?? now) + BOTH_WITHIN
+    const again = form.deleted_at === null && now < link.until && now >= (consent.ended_at ?? now) + BOTH_WITHIN
     return { kind: 'refused', of, consent, again }
   }
   const signup = consent?.state === 'requested' && now < link.until ? signupOf(reader, consent) : undefined
-  return consent && signup ? { kind: 'open', of, consent, signup } : { kind: 'expired', of, consent }
+  if (form.deleted_at === null && consent && signup) return { kind: 'open', of, consent, signup }
+  return { kind: isAvailable(reader, form) ? 'expired' : 'closed', of, consent }
 }
 
 /** Whether the contact of a consent is subscribed, by this consent or by another one. */
@@ -177,7 +181,7 @@ export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: nu
   const contact = moved.contact_key === null ? undefined : contactByKey(tx, moved.contact_key)
   if (contact && !hasAgreed(tx, contact) && requestsOf(tx, contact.key).length === 0)
     dropContact(tx, deps.keyring, contact, now)
-  count(tx, form, { expired_count: 1 }, now)
+  if (!bounced) count(tx, form, { expired_count: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: bounced ? 'bounced' : 'expired' }))
   if (bounced) pauseIfAbused(tx, deps, form, now)
 }

@@ -328,6 +328,9 @@ function check(reader: Reader, form: FormRow): void {
   if (problems.length > 0) throw new Refusal(problems)
 }
 
+/** The signal of a commit that removes a form. */
+export const FORM_REMOVED = 'form removed'
+
 /** Deletes a form. Its versions stay, because consents name them, and its slug is not given to another form. */
 export function removeForm({ clock, store }: FormDeps, key: number): Promise<void> {
   const now = clock.now()
@@ -335,6 +338,7 @@ export function removeForm({ clock, store }: FormDeps, key: number): Promise<voi
     const form = formByKey(tx, key)
     if (form) moveForm(tx, form, 'close', now)
     tx.run(db.updateTable('forms').set({ deleted_at: now, updated_at: now }).where('key', '=', key))
+    tx.signal(FORM_REMOVED)
   })
 }
 

@@ -10,7 +10,7 @@ import { membersOf } from '../users/members.ts'
 import { addNotice, ownerAddress } from '../users/notices.ts'
 import { userByKey } from '../users/users.ts'
 import { moveForm } from './forms.ts'
-import type { MessageLimits } from './limits.ts'
+import type { FormTimes } from './limits.ts'
 import type { FormRow } from './versions.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
 
@@ -26,18 +26,9 @@ export interface FormLimitDeps {
 /** The hour before `now`, but not before the form was opened: its owner has seen what was earlier. */
 const since = ({ status_at }: FormRow, now: number): number => Math.max(now - HOUR, status_at)
 
-/** How often a form was sent in the last hour, for any address: it must not show which addresses are known. */
-export const sentInHour = (messages: MessageLimits, form: FormRow, now: number): number =>
-  messages.since(form.key, since(form, now))
-
-/** The sign-ups of a form in the last hour that asked for a confirmation. */
-export const signupsInHour = (reader: Reader, form: FormRow, now: number): number =>
-  reader.one(
-    raw<{ count: number }>('select count(*) as count from consents where form_key = ? and created_at >= ?', [
-      form.key,
-      since(form, now),
-    ]),
-  ).count
+/** How often a form was sent in the last hour. */
+export const sentInHour = (times: FormTimes, form: FormRow, now: number): number =>
+  times.since(form.key, since(form, now))
 
 /** Pauses an open form if its results in the last hour show abuse. Returns whether it did. */
 export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: FormRow, now: number): boolean {
@@ -85,10 +76,12 @@ function managers(reader: Reader, userKey: number): string[] {
   return addresses.filter((address) => address !== ownerAddress(reader, userKey))
 }
 
-/** Pauses an open form that got `inHour` sign-ups or messages in the last hour, if that is too many. */
-export function pauseIfFull(tx: Tx, deps: FormLimitDeps, form: FormRow, inHour: number, now: number): boolean {
+/** Counts that a form was sent, and pauses it if that was too often in the last hour. Returns whether it is open. */
+export function countSent(tx: Tx, deps: FormLimitDeps & { times: FormTimes }, form: FormRow, now: number): boolean {
   const { per_form } = deps.config.signup
-  if (inHour < per_form) return false
   const what = counted(per_form, form.audience_key === null ? 'message' : 'sign-up')
-  return pauseByLimit(tx, deps, form, `It got more than ${what} in an hour.`, now)
+  const full = sentInHour(deps.times, form, now) >= per_form
+  if (full) pauseByLimit(tx, deps, form, `It got more than ${what} in an hour.`, now)
+  deps.times.add(form.key, now)
+  return form.status === 'open' && !full
 }

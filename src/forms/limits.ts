@@ -28,6 +28,11 @@ export class ClientLimits {
     if (this.#times.size > MOST_CLIENTS) this.#times.delete(this.#times.keys().next().value ?? '')
     return wait
   }
+
+  /** Does not count the last request: it had an error of typing, which costs nothing. */
+  giveBack(client: string): void {
+    this.#times.get(client)?.pop()
+  }
 }
 
 /** The time until fewer than `most` requests are younger than `window`. */
@@ -61,8 +66,8 @@ export class Slots {
 export const clientHash = (keyring: Keyring, address: string): string =>
   keyring.mac('client', customerOf(address)).toString('hex')
 
-/** The times at which each form was sent, in memory. */
-export class MessageLimits {
+/** The times at which each form was sent, in memory, for any address: they must not show which addresses are known. */
+export class FormTimes {
   readonly #times = new Map<number, number[]>()
 
   /** How often a form was sent from a time on. Earlier times are forgotten. */
@@ -82,7 +87,7 @@ export class MessageLimits {
 
 export interface PublicLimits {
   clients: ClientLimits
-  messages: MessageLimits
+  forms: FormTimes
   /** Requests with a body that are processed. */
   slots: Slots
 }
@@ -94,7 +99,7 @@ const limits = new WeakMap<object, PublicLimits>()
 export function limitsOf(store: object): PublicLimits {
   const known = limits.get(store)
   if (known) return known
-  const made = { clients: new ClientLimits(), messages: new MessageLimits(), slots: new Slots(MOST_AT_ONCE) }
+  const made = { clients: new ClientLimits(), forms: new FormTimes(), slots: new Slots(MOST_AT_ONCE) }
   limits.set(store, made)
   return made
 }

@@ -121,7 +121,8 @@ const ACTIONS: Actions<typeof forms> = {
   },
   remove: {
     label: 'Delete form',
-    confirm: 'The form stops working on every website. Contacts and their consents stay.',
+    confirm:
+      'The form stops working on every website. Sign-ups that are not confirmed expire. Contacts and their consents stay.',
     danger: true,
     deletes: true,
     said: (one) => `Deleted “${text(one, 'name')}”.`,

@@ -5,6 +5,7 @@ import { html } from 'hono/html'
 import { DAY, SECOND } from '../base/clock.ts'
 import type { AppDeps } from '../http/app-deps.ts'
 import { textsOf as listOf } from '../base/json.ts'
+import { LOOPBACK } from '../users/oauth/allowed.ts'
 import { clientAddress, rateKey } from '../net/client-address.ts'
 import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
@@ -24,20 +25,12 @@ import {
   type FormPost,
 } from './signup-input.ts'
 import { readFormToken, sealFormToken } from './signup-token.ts'
-import { count, signUp } from './signup.ts'
-import type { SignupEmailDeps } from './signup-email.ts'
+import { count, signupDeps, signUp } from './signup.ts'
 import { currentTexts, textsOfVersion, wordsIn, type FormRow, type FormTexts } from './versions.ts'
 
 const RETRY_BUSY = 60 * SECOND
 /** How long the token of a hosted form can be used. */
 const TOKEN_TIME = DAY
-
-/** The dependencies of emails to recipients, in a request. */
-export const emailDeps = ({ bells, config, keyring }: AppDeps): SignupEmailDeps => ({
-  config,
-  keyring,
-  ring: bells.deliveries,
-})
 
 /** A request to a form. */
 interface FormRequest {
@@ -60,15 +53,17 @@ export function signupRoutes(deps: AppDeps): Hono {
     const language = form ? formLanguage(context, currentTexts(deps.store, form)) : ''
     if (!form || !isUsable(deps, form)) return noFormPage(context, form, wordsOf(language))
     const texts = currentTexts(deps.store, form)
-    const origin = originOf(deps, form, context.req.header('origin'))
+    const origin = originOf(deps, form, context)
     const listed = origin?.kind === 'listed'
     const json = listed && /\bapplication\/json\b/i.test(context.req.header('accept') ?? '')
     if (listed && json) allowOrigin(context, origin.value)
     if (!origin) return foreign(deps, context, form, language)
     const request: FormRequest = { context, form, texts, language, origin, json }
-    const wait = clients.take(rateKey(request.context, deps.config.http), deps.config.signup, deps.clock.now())
+    const client = rateKey(request.context, deps.config.http)
+    const wait = clients.take(client, deps.config.signup, deps.clock.now())
     if (wait > 0) return tooMany(deps, request, wait)
-    return (await slots.run(() => post(deps, request))) ?? busy(request)
+    const free = () => clients.giveBack(client)
+    return (await slots.run(() => post(deps, request, free))) ?? busy(request)
   })
   return app
 }
@@ -77,7 +72,8 @@ export function signupRoutes(deps: AppDeps): Hono {
 const isUsable = ({ store }: AppDeps, form: FormRow): boolean =>
   isAvailable(store, form) && (form.audience_key !== null || form.status === 'open')
 
-async function post(deps: AppDeps, started: FormRequest): Promise<Response> {
+/** `free` takes the request out of the client's limit. */
+async function post(deps: AppDeps, started: FormRequest, free: () => void): Promise<Response> {
   const posted = await readPost(started.context, deps)
   if (typeof posted === 'number') return refused(started, posted)
   const request = { ...started, language: languageOf(started, posted) }
@@ -85,10 +81,12 @@ async function post(deps: AppDeps, started: FormRequest): Promise<Response> {
   const shown = textsOfVersion(deps.store, form.key, Number(posted.get('version') ?? NaN))
   const texts = shown ?? request.texts
   const { errors, input } = inputOf(posted, form, { texts, language: request.language })
-  const { check_mx } = deps.config.signup
-  if (errors.length === 0 && check_mx && (await isUnreachable({ ...deps, ...deps.partDeps }, input.email)))
-    errors.push(unreachable(request, input))
-  if (errors.length > 0) return withErrors(deps, request, posted, errors)
+  if (errors.length > 0) {
+    free()
+    return withErrors(deps, request, posted, errors)
+  }
+  if (deps.config.signup.check_mx && (await isUnreachable({ ...deps, ...deps.partDeps }, input.email)))
+    return withErrors(deps, request, posted, [unreachable(request, input)])
   const now = deps.clock.now()
   if (
     mustCheck(deps, request, { posted, known: shown !== undefined }, now) &&
@@ -123,8 +121,7 @@ async function enlist(deps: AppDeps, request: FormRequest, input: FormInput, ver
     origin: origin.value,
     client: client === '' ? null : clientHash(deps.keyring, client),
   }
-  limitsOf(deps.store).messages.add(form.key, deps.clock.now())
-  const { outcome } = await deps.store.write((tx) => signUp(tx, emailDeps(deps), form.key, given, deps.clock.now()))
+  const { outcome } = await deps.store.write((tx) => signUp(tx, signupDeps(deps), form.key, given, deps.clock.now()))
   deps.log.info('signup_received', { form: form.id, outcome })
   return outcome === 'closed' ? noFormPage(context, form, wordsOf(language)) : done(request, input)
 }
@@ -146,11 +143,16 @@ async function message(deps: AppDeps, request: FormRequest, input: FormInput): P
 }
 
 /** Where a form was sent from, or undefined if another website sent it that its owner has not listed (AU9). */
-function originOf({ config }: AppDeps, form: FormRow, header: string | undefined): FormRequest['origin'] | undefined {
+function originOf({ config }: AppDeps, form: FormRow, { req }: Context): FormRequest['origin'] | undefined {
+  const [header, host] = [req.header('origin'), req.header('host')]
   if (header === undefined || header === 'null') return { kind: 'none', value: null }
-  if (header === new URL(config.http.public_url).origin) return { kind: 'own', value: header }
+  if (header === new URL(config.http.public_url).origin || isHere(header, host)) return { kind: 'own', value: header }
   return listOf(form.origins).includes(header) ? { kind: 'listed', value: header } : undefined
 }
+
+/** Whether an origin is that of the request itself, on this machine. Other names could belong to another website. */
+const isHere = (origin: string, host: string | undefined): boolean =>
+  LOOPBACK.some((name) => origin === `http://${host}` && host?.replace(/:\d+$/, '') === name)
 
 /** Whether a person must press a second button first (AU13). */
 function mustCheck(
@@ -165,7 +167,7 @@ function mustCheck(
     const at = readFormToken(deps.keyring, { id: form.id, version }, posted.get('t') ?? '')
     if (at === undefined || now - at < deps.config.signup.min_time || now - at > TOKEN_TIME) return true
   }
-  return sentInHour(limitsOf(deps.store).messages, form, now) >= deps.config.signup.per_form / 2
+  return sentInHour(limitsOf(deps.store).forms, form, now) >= deps.config.signup.per_form / 2
 }
 
 const unreachable = ({ language }: FormRequest, { email }: FormInput): FormError => ({
@@ -189,7 +191,9 @@ function done({ context, form, json, language }: FormRequest, { email }: FormInp
   return recipientPage(context, texts, {
     status: 200,
     title: t('requested_title'),
-    body: html`<p role="status">${t('requested_text', { address: email })}</p>
+    body: html`<p role="status">
+        ${t(form.opt_in === 'single' ? 'requested_single_text' : 'requested_text', { address: email })}
+      </p>
       <p class="soft">${t('requested_hint')}</p>`,
   })
 }
@@ -275,7 +279,7 @@ function busy(request: FormRequest): Response | Promise<Response> {
 
 function refused(request: FormRequest, status: 408 | 413 | 415): Response | Promise<Response> {
   const { t } = wordsOf(request.language)
-  return plain(request, status, t('post_refused_title'), t('post_refused_text'))
+  return plain(request, status, t('post_refused_title'), t(status === 415 ? 'unsupported_text' : 'post_refused_text'))
 }
 
 /** A short page, or its text as JSON. */
@@ -303,7 +307,7 @@ function allowOrigin(context: Context, origin: string | null): void {
 
 function preflight(deps: AppDeps, context: Context): Response {
   const form = formBySlug(deps.store, context.req.param('slug') ?? '')
-  const origin = form && originOf(deps, form, context.req.header('origin'))
+  const origin = form && originOf(deps, form, context)
   if (origin?.kind === 'listed') {
     allowOrigin(context, origin.value)
     context.header('Access-Control-Allow-Methods', 'POST')

@@ -37,23 +37,19 @@ export interface SignupEmailDeps extends RecipientEmailDeps {
 export interface AudienceForm {
   form: FormRow
   audience: Audience
-  domain: Pick<RowOf<'domains'>, 'key' | 'name' | 'user_key'>
+  domain: RowOf<'domains'>
 }
 
 /** The form with its audience, or undefined if the audience or its domain was deleted. */
 export function withAudience(reader: Reader, form: FormRow): AudienceForm | undefined {
-  const audience = reader.first(
-    db.selectFrom('audiences').selectAll().where('key', '=', form.audience_key).where('deleted_at', 'is', null),
-  )
-  const domain =
-    audience &&
-    reader.first(
-      db
-        .selectFrom('domains')
-        .select(['key', 'name', 'user_key'])
-        .where('key', '=', audience.domain_key)
-        .where('deleted_at', 'is', null),
-    )
+  const of = evenIfDeleted(reader, form)
+  return of?.audience.deleted_at === null && of.domain.deleted_at === null ? of : undefined
+}
+
+/** The form with its audience, or undefined for a contact form. */
+export function evenIfDeleted(reader: Reader, form: FormRow): AudienceForm | undefined {
+  const audience = reader.first(db.selectFrom('audiences').selectAll().where('key', '=', form.audience_key))
+  const domain = audience && reader.first(db.selectFrom('domains').selectAll().where('key', '=', audience.domain_key))
   return domain && { form, audience, domain }
 }
 

@@ -66,12 +66,12 @@ async function within<T>(clock: Clock, time: number, work: Promise<T>): Promise<
 
 /**
  * The address of a sign-up in the form of a contact's, or undefined if it is not one (AU16): only ASCII in its local
- * part, at most 254 bytes, and a domain with a name.
+ * part, without quotes, at most 254 bytes, and a domain with a name.
  */
 export function signupAddress(text: string): string | undefined {
   const trimmed = text.trim()
   const address = trimmed.length > MAX_ADDRESS ? undefined : contactAddress(trimmed)
-  const isUsual = address !== undefined && /^[!-~]{1,254}$/.test(address) && !/@.*[[\]:]|\.\d+$/.test(address)
+  const isUsual = address !== undefined && /^[!#-~]{1,254}$/.test(address) && !/@.*[[\]:]|\.\d+$/.test(address)
   return isUsual ? address : undefined
 }
 

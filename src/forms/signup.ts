@@ -14,13 +14,15 @@ import {
   type NewConsent,
 } from '../campaigns/consents.ts'
 import { insert, type Contact } from '../campaigns/contacts.ts'
+import type { ApiDeps } from '../jsonapi/define.ts'
 import { isLimited } from '../recipients/limits.ts'
 import { keptForms, marketingSuppressed } from '../suppressions/suppressions.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, sql } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
 import { formByKey, isAvailable } from './forms.ts'
-import { pauseIfFull, signupsInHour } from './limits-form.ts'
+import { limitsOf, type FormTimes } from './limits.ts'
+import { countSent } from './limits-form.ts'
 import { FORM_EVENTS, type Outcome } from './signup-counts.ts'
 import {
   CONFIRMATION,
@@ -71,12 +73,30 @@ export const SIGNED_UP = 'signed up'
 /** How long a sign-up waits for a paused form to be opened. */
 export const WAITS_FOR = 24 * HOUR
 
+export interface SignupDeps extends SignupEmailDeps {
+  times: FormTimes
+}
+
+export const signupDeps = ({
+  bells,
+  config,
+  keyring,
+  store,
+}: Pick<ApiDeps, 'bells' | 'config' | 'keyring' | 'store'>): SignupDeps => ({
+  config,
+  keyring,
+  ring: bells.deliveries,
+  times: limitsOf(store).forms,
+})
+
 /** Signs an address up, in one transaction. */
-export function signUp(tx: Tx, deps: SignupEmailDeps, formKey: number, given: NewSignup, now: number): SignedUp {
+export function signUp(tx: Tx, deps: SignupDeps, formKey: number, given: NewSignup, now: number): SignedUp {
   const form = formByKey(tx, formKey)
   const of = form && isAvailable(tx, form) ? withAudience(tx, form) : undefined
   if (!of) return { outcome: 'closed' }
-  const signedUp = outcomeOf(tx, deps, of, given, now)
+  // Whatever is known about the address: a form that is paused must not show it.
+  const isOpen = countSent(tx, deps, of.form, now)
+  const signedUp = outcomeOf(tx, deps, of, { ...given, isOpen }, now)
   const { outcome } = signedUp
   if (NOT_DONE.includes(outcome)) return { ...signedUp, ...stopSignup(tx, formKey, outcome, now) }
   if (outcome === 'confirmation_sent' || outcome === 'paused') count(tx, of.form, { requested_count: 1 }, now)
@@ -118,11 +138,11 @@ function outcomeOf(
   tx: Tx,
   deps: SignupEmailDeps,
   of: AudienceForm,
-  given: NewSignup,
+  given: NewSignup & { isOpen: boolean },
   now: number,
 ): SignedUp & { outcome: Outcome } {
   const { audience, domain } = of
-  const { email, language } = given
+  const { email, isOpen, language } = given
   const recipient = { domain_key: domain.key, address: email }
   if (isBlocked(tx, deps.keyring, recipient, now, true)) return { outcome: 'suppressed' }
   const contact = contactAt(tx, audience.key, email)
@@ -136,10 +156,9 @@ function outcomeOf(
   const single = of.form.opt_in === 'single' && !contact && !marketingSuppressed(tx, domain.key, email)
   const asked = { to: email, kind: single ? SUBSCRIBED : CONFIRMATION, audience: audience.key }
   if (isLimited(tx, deps, asked, now, deps.config.signup.per_address)) return { outcome: 'limited' }
-  const isOpen = of.form.status === 'open' && !pauseIfFull(tx, deps, of.form, signupsInHour(tx, of.form, now), now)
   if (single && isOpen) return subscribe(tx, deps, of, given, now)
   if (!isOpen && isWaiting(tx, of.form, email)) return { outcome: 'paused' }
-  return request(tx, deps, of, { ...given, contact, isOpen }, now)
+  return request(tx, deps, of, { ...given, contact }, now)
 }
 
 /**
