@@ -89,7 +89,7 @@ export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given:
   const { language, typed } = given
   const contact = confirmContact(tx, must(known, 'The contact of a confirmation'), { ...typed, language }, now)
   endRequests(tx, contact, now)
-  count(tx, of.form, { confirmed_count: 1 }, now)
+  count(tx, of.form, { confirmed: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: 'confirmed' }))
   const { audience, domain, form } = of
   appendEvent(tx, {
@@ -134,8 +134,8 @@ function refuseConsent(
   const others = contact ? requestsOf(tx, contact.key) : []
   for (const other of others) moveConsent(tx, other, 'refuse', now, { ended_at: now })
   if (contact) putBack(tx, deps.keyring, { of, consent, contact, email }, now)
-  const counts = consent.state === 'confirmed' || consent.state === 'single' ? { confirmed_count: -1 } : {}
-  count(tx, of.form, { ...counts, refused_count: 1 }, now)
+  const counts = consent.state === 'confirmed' || consent.state === 'single' ? { confirmed: -1 } : {}
+  count(tx, of.form, { ...counts, refused: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: 'refused' }))
   pauseIfAbused(tx, deps, of.form, now)
   return true
@@ -181,7 +181,7 @@ export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: nu
   const contact = moved.contact_key === null ? undefined : contactByKey(tx, moved.contact_key)
   if (contact && !hasAgreed(tx, contact) && requestsOf(tx, contact.key).length === 0)
     dropContact(tx, deps.keyring, contact, now)
-  if (!bounced) count(tx, form, { expired_count: 1 }, now)
+  if (!bounced) count(tx, form, { expired: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: bounced ? 'bounced' : 'expired' }))
   if (bounced) pauseIfAbused(tx, deps, form, now)
 }

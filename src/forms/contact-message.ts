@@ -49,7 +49,7 @@ export function deliverMessage(deps: ContactMessageDeps, given: ContactMessage, 
     const { hostname } = deps.config
     const message = composed(tx, deps, { ...given, form, inbox }, now)
     writeOwnMessage(tx, { hostname, inbox, message }, now)
-    count(tx, form, { requested_count: 1 }, now)
+    count(tx, form, { requested: 1 }, now)
     tx.afterCommit(() => FORM_EVENTS.messages.add())
     return true
   })

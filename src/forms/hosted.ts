@@ -8,6 +8,7 @@ import { acceptedLanguages, languageIn, textsIn, type Texts } from '../recipient
 import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
+import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import {
   labelIn,
@@ -75,32 +76,90 @@ export function formLanguage(context: Context, texts: FormTexts, sent?: string):
 
 /** Responds with a form: as it is at first, or with the errors and the values that were typed. */
 export function formPage(context: Context, deps: FormPageDeps, form: FormRow, shown: ShownForm) {
-  const { errors = [], language, status = 200, texts } = shown
+  const { errors = [], language, status = 200, texts, token } = shown
   const words = wordsOf(language)
   const { title } = wordsIn(texts, language)
-  const { name } = deps.store.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
-  const redirect = form.requested_url === null ? undefined : new URL(form.requested_url).origin
-  return recipientPage(context, words, {
+  return postPage(context, deps, form, {
     status,
     title,
     ...(language !== words.lang && { heading: html`<span lang="${language}">${title}</span>` }),
     languages: Object.keys(texts.languages),
+    words,
+    texts,
+    above: errors.length > 0 ? errorSummary(words, errors) : '',
+    sent: html`<input type="hidden" name="t" value="${token}" />${formFields(form, shown)}`,
+    below: privacyLink(words, texts),
+  })
+}
+
+/** Responds with a page that sends something to a form. */
+export function postPage(
+  context: Context,
+  deps: FormPageDeps,
+  form: FormRow,
+  {
+    above,
+    below = '',
+    sent,
+    texts,
+    words,
+    ...page
+  }: Omit<Parameters<typeof recipientPage>[2], 'body'> & {
+    words: Texts
+    texts: Pick<FormTexts, 'controller'>
+    above: Html | ''
+    sent: Html
+    below?: Html | ''
+  },
+) {
+  const { name } = deps.store.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
+  return recipientPage(context, words, {
+    ...page,
     sender: senderOf(deps, form.user_key, texts.controller ?? name),
-    ...(redirect !== undefined && { formTo: redirect }),
-    body: html`${errors.length > 0 ? errorSummary(words, errors) : ''}
+    ...(form.requested_url !== null && { formTo: new URL(form.requested_url).origin }),
+    body: html`${above}
       <form
         method="post"
         action="${FORMS_PATH}/${form.slug}"
         ${isContact(form) ? html`enctype="multipart/form-data"` : ''}
       >
-        <input type="hidden" name="t" value="${shown.token}" />
-        ${formFields(form, shown)}
+        ${sent}
       </form>
-      ${privacyLink(words, texts)}`,
+      ${below}`,
   })
 }
 
-const isContact = ({ audience_key }: Pick<FormRow, 'audience_key'>): boolean => audience_key === null
+/** Responds with a page of one paragraph. `title` and `text`: the keys of the texts. */
+export const shortPage = (
+  context: Context,
+  texts: Texts,
+  { more, status, text, title, values }: ShortPage,
+): Response | Promise<Response> =>
+  recipientPage(context, texts, {
+    status,
+    title: texts.t(title),
+    body: html`<p role="status">${texts.t(text, values)}</p>
+      ${more ?? ''}`,
+  })
+
+export interface ShortPage {
+  status: PageStatus
+  title: string
+  text: string
+  values?: Readonly<Record<string, string>>
+  more?: Html
+}
+
+/** The answer if a body was not read. */
+export const unreadPost = (status: 408 | 413 | 415): ShortPage => ({
+  status,
+  title: 'post_refused_title',
+  text: status === 415 ? 'unsupported_text' : 'post_refused_text',
+})
+
+export const BUSY: ShortPage = { status: 503, title: 'too_many_title', text: 'busy_text' }
+
+export const isContact = ({ audience_key }: Pick<FormRow, 'audience_key'>): boolean => audience_key === null
 
 /** The list of the errors of a page, which takes the focus (AU12). */
 export function errorSummary({ t }: Pick<Texts, 't'>, errors: readonly FormError[]): Html {
@@ -209,17 +268,18 @@ function consentBox({ errors = [], language, values = {} }: Pick<ShownForm, 'err
     >`
 }
 
-const privacyLink = ({ t }: Texts, { privacy_url }: FormTexts): Html | '' =>
+export const privacyLink = ({ t }: Texts, { privacy_url }: Pick<FormTexts, 'privacy_url'>): Html | '' =>
   privacy_url === null ? '' : html`<p class="soft"><a href="${privacy_url}">${t('privacy_notice')}</a></p>`
 
 /** Responds that a form does not exist, or that it is closed. */
-export function noFormPage(context: Context, form: FormRow | undefined, { t, ...words }: Texts) {
-  const [status, title, text] =
-    form === undefined
-      ? ([404, 'form_missing_title', 'form_missing_text'] as const)
-      : ([410, 'closed_title', isContact(form) ? 'closed_contact_text' : 'closed_text'] as const)
-  return recipientPage(context, { t, ...words }, { status, title: t(title), body: html`<p>${t(text)}</p>` })
-}
+export const noFormPage = (context: Context, form: FormRow | undefined, texts: Texts) =>
+  shortPage(
+    context,
+    texts,
+    form
+      ? { status: 410, title: 'closed_title', text: isContact(form) ? 'closed_contact_text' : 'closed_text' }
+      : { status: 404, title: 'form_missing_title', text: 'form_missing_text' },
+  )
 
 /** The whole form for another website, in its default language: it posts to this server, and needs no script. */
 export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {

@@ -5,7 +5,7 @@ import { part } from '../parts/part.ts'
 import { textsFor } from '../recipients/languages.ts'
 import { formVersions, forms } from './api.ts'
 import { contactConfirmations, signups } from './api-signups.ts'
-import { confirmRoutes } from './confirm-pages.ts'
+import { CONFIRM_PATH, confirmRoutes } from './confirm-pages.ts'
 import { accountFindings } from './findings.ts'
 import { forgetSignups } from './forget.ts'
 import { formBySlug, isAvailable } from './forms.ts'
@@ -56,7 +56,7 @@ export const formsPart = part<AppDeps>('forms', {
       .route('/', signupRoutes(deps))
       .route('/', confirmRoutes(deps))
       .all(`${FORMS_PATH}/:slug`, notAllowed)
-      .all('/c/:token', notAllowed),
+      .all(CONFIRM_PATH, notAllowed),
   loops: (deps) => [new SignupLoop({ ...deps, ring: deps.queueChanged })],
   forget: { first: forgetSignups },
 })
