@@ -10,7 +10,7 @@ import { buttonForm, recipientPage, senderOf } from '../recipients/recipient-pag
 import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { confirm, refuse, stateOfLink, type LinkState } from './confirm.ts'
-import { readConfirmToken, type ConfirmLink } from './confirm-token.ts'
+import { readConfirmToken, type ConfirmLink } from './tokens.ts'
 import {
   BUSY,
   controlOf,

@@ -2,8 +2,15 @@
 // bounces. The consent holds the result, so that each later request by the same link is answered from it (AU25).
 import { MINUTE } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
-import type { Keyring } from '../base/keyring.ts'
-import { consentByKey, endRequests, moveConsent, noteConsent, requestsOf, type Consent } from '../campaigns/consents.ts'
+import {
+  consentByKey,
+  endRequests,
+  GRANTED,
+  moveConsent,
+  noteConsent,
+  requestsOf,
+  type Consent,
+} from '../campaigns/consents.ts'
 import {
   confirmContact,
   contactByKey,
@@ -16,8 +23,8 @@ import {
 import { suppress } from '../suppressions/suppressions.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
-import { db, raw } from '../store/query.ts'
-import type { ConfirmLink } from './confirm-token.ts'
+import { db } from '../store/query.ts'
+import type { ConfirmLink } from './tokens.ts'
 import { formByKey, isAvailable } from './forms.ts'
 import { pauseIfAbused } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
@@ -58,8 +65,10 @@ export function stateOfLink(reader: Reader, link: ConfirmLink, now: number): Lin
 }
 
 /** Whether the contact of a consent is subscribed, by this consent or by another one. */
-const isSubscribed = (reader: Reader, { contact_key }: Consent): boolean =>
-  contact_key !== null && contactByKey(reader, contact_key)?.status === 'subscribed'
+const isSubscribed = (reader: Reader, consent: Consent): boolean => contactOf(reader, consent)?.status === 'subscribed'
+
+const contactOf = (reader: Reader, { contact_key }: Consent): Contact | undefined =>
+  contact_key === null ? undefined : contactByKey(reader, contact_key)
 
 const signupOf = (reader: Reader, { key }: Consent): Signup | undefined =>
   reader.first(db.selectFrom('signups').selectAll().where('consent_key', '=', key))
@@ -115,7 +124,7 @@ export function refuse(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, now: nu
   if (!consent) return state
   const late = consent.state === 'confirmed' && now >= (consent.confirmed_at ?? now) + BOTH_WITHIN
   if (late || !refuseConsent(tx, deps, { of, consent, email: link.email }, now)) {
-    const contact = consent.contact_key === null ? undefined : contactByKey(tx, consent.contact_key)
+    const contact = contactOf(tx, consent)
     if (contact) leaveAudience(tx, contact, now)
   }
   return { kind: 'refused', of, consent, again: false }
@@ -130,10 +139,17 @@ function refuseConsent(
 ): boolean {
   const refused = moveConsent(tx, consent, 'refuse', now, { ended_at: now, released: 0 })
   if (!refused) return false
-  const contact = consent.contact_key === null ? undefined : contactByKey(tx, consent.contact_key)
-  const others = contact ? requestsOf(tx, contact.key) : []
-  for (const other of others) moveConsent(tx, other, 'refuse', now, { ended_at: now })
-  if (contact) putBack(tx, deps.keyring, { of, consent, contact, email }, now)
+  const contact = contactOf(tx, consent)
+  if (contact) {
+    for (const other of requestsOf(tx, contact.key)) moveConsent(tx, other, 'refuse', now, { ended_at: now })
+    // A contact that only the refused sign-up has made goes. Another one is as unsubscribed as it was before.
+    if (!hasAgreed(tx, contact)) dropContact(tx, deps.keyring, contact, now)
+    else if (contact.status === 'subscribed') leaveAudience(tx, contact, now)
+    if (consent.released === 1) {
+      const entry = { user_key: of.domain.user_key, domain_key: of.domain.key, address: email }
+      suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing', source: 'unsubscribe_link' }, now)
+    }
+  }
   const counts = consent.state === 'confirmed' || consent.state === 'single' ? { confirmed: -1 } : {}
   count(tx, of.form, { ...counts, refused: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: 'refused' }))
@@ -141,29 +157,10 @@ function refuseConsent(
   return true
 }
 
-/** Removes a contact that only the refused sign-up has made. Another one is as unsubscribed as it was before. */
-function putBack(
-  tx: Tx,
-  keyring: Keyring,
-  { consent, contact, email, of }: { of: AudienceForm; consent: Consent; contact: Contact; email: string },
-  now: number,
-): void {
-  const { domain } = of
-  if (!hasAgreed(tx, contact)) dropContact(tx, keyring, contact, now)
-  else if (contact.status === 'subscribed') leaveAudience(tx, contact, now)
-  if (consent.released === 1) {
-    const entry = { user_key: domain.user_key, domain_key: domain.key, address: email }
-    suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing', source: 'unsubscribe_link' }, now)
-  }
-}
-
 /** Whether a contact has a consent that was given, even if it was withdrawn. */
 const hasAgreed = (reader: Reader, { key }: Pick<Contact, 'key'>): boolean =>
   reader.first(
-    raw(
-      `select 1 from consents where contact_key = ? and state in ('confirmed', 'single', 'asserted', 'imported') limit 1`,
-      [key],
-    ),
+    db.selectFrom('consents').select('key').where('contact_key', '=', key).where('state', 'in', GRANTED).limit(1),
   ) !== undefined
 
 /** Ends a sign-up whose time is over, or whose confirmation email bounced or was reported as spam. */
@@ -171,14 +168,14 @@ export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: nu
   const consent = consentByKey(tx, signup.consent_key)
   const form = formByKey(tx, signup.form_key)
   if (consent && form && signup.state === 'complained') {
-    const of = withAudience(tx, form)
+    const of = evenIfDeleted(tx, form)
     if (of && refuseConsent(tx, deps, { of, consent, email: signup.email }, now)) return
   }
   const bounced = signup.state === 'bounced'
   tx.run(db.deleteFrom('signups').where('key', '=', signup.key))
   const moved = consent && moveConsent(tx, consent, bounced ? 'bounce' : 'expire', now, { ended_at: now })
   if (!moved || !form) return
-  const contact = moved.contact_key === null ? undefined : contactByKey(tx, moved.contact_key)
+  const contact = contactOf(tx, moved)
   if (contact && !hasAgreed(tx, contact) && requestsOf(tx, contact.key).length === 0)
     dropContact(tx, deps.keyring, contact, now)
   if (!bounced) count(tx, form, { expired: 1 }, now)

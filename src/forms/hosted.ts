@@ -5,7 +5,7 @@ import { html, raw } from 'hono/html'
 import type { Config } from '../base/config.ts'
 import { escapeHtml } from '../message/template.ts'
 import { acceptedLanguages, languageIn, textsIn, type Texts } from '../recipients/languages.ts'
-import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
+import { recipientPage, senderOf, type RecipientPage } from '../recipients/recipient-page.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
@@ -40,7 +40,7 @@ export interface ShownForm {
   texts: FormTexts
   /** The language of the page (`formLanguage`). */
   language: string
-  /** Proves when the form was shown (signup-token.ts). */
+  /** Proves when the form was shown (tokens.ts). */
   token: string
   status?: 200 | 422
   /** What was typed, by the names of the controls. */
@@ -92,25 +92,21 @@ export function formPage(context: Context, deps: FormPageDeps, form: FormRow, sh
   })
 }
 
+interface PostPage extends Omit<RecipientPage, 'body' | 'sender' | 'formTo'> {
+  words: Texts
+  texts: Pick<FormTexts, 'controller'>
+  above: Html | ''
+  /** What the form of the page contains. */
+  sent: Html
+  below?: Html | ''
+}
+
 /** Responds with a page that sends something to a form. */
 export function postPage(
   context: Context,
   deps: FormPageDeps,
   form: FormRow,
-  {
-    above,
-    below = '',
-    sent,
-    texts,
-    words,
-    ...page
-  }: Omit<Parameters<typeof recipientPage>[2], 'body'> & {
-    words: Texts
-    texts: Pick<FormTexts, 'controller'>
-    above: Html | ''
-    sent: Html
-    below?: Html | ''
-  },
+  { above, below = '', sent, texts, words, ...page }: PostPage,
 ) {
   const { name } = deps.store.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
   return recipientPage(context, words, {
@@ -233,38 +229,42 @@ function controlFor(texts: FormTexts, field: AskedField, language: string): Cont
   }
 }
 
+type Filled = Pick<ShownForm, 'errors' | 'language' | 'values'>
+
+/** The error at a control above it, and the attributes of the control. */
+function faultAt({ errors = [] }: Filled, name: string, describedBy = ''): { above: Html | ''; attributes: Html | '' } {
+  const id = idOf(name)
+  const error = errors.find(({ field }) => field === name)
+  const described = [describedBy, error ? `${id}-error` : ''].filter(Boolean).join(' ')
+  return {
+    above: error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : '',
+    attributes: html`${error ? html`aria-invalid="true"` : ''}${described === '' ? '' : html` aria-describedby="${described}"`}`,
+  }
+}
+
 function control(
-  { errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>,
+  shown: Filled,
   { autocomplete = 'off', label, name, own = '', required, rows, type = 'text' }: Control,
 ): Html {
-  const [id, value, { t }] = [idOf(name), values[name] ?? '', wordsOf(language)]
-  const error = errors.find(({ field }) => field === name)
+  const [id, value, { t }] = [idOf(name), shown.values?.[name] ?? '', wordsOf(shown.language)]
+  const { above, attributes } = faultAt(shown, name)
   const more = html`id="${id}" name="${name}" autocomplete="${autocomplete}" ${required ? html`required` : ''}
-  ${error ? html`aria-invalid="true" aria-describedby="${id}-error"` : ''}`
+  ${attributes}`
   return html`<label for="${id}"
       ><span ${own}>${label}</span>${required ? html` <span class="soft">(${t('required')})</span>` : ''}</label
     >
-    ${error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : ''}
+    ${above}
     ${rows === undefined ? html`<input type="${type}" ${more} maxlength="${name === 'email' ? 254 : MAX_FIELD}" value="${value}" />` : html`<textarea ${more} rows="${rows}" maxlength="${MAX_MESSAGE}">${raw('\n')}${value}</textarea>`}`
 }
 
 /** Never ticked beforehand, and not after an error either, unless it was ticked then. */
-function consentBox({ errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>): Html {
-  const { t } = wordsOf(language)
-  const [id, error] = [idOf('consent'), errors.find(({ field }) => field === 'consent')]
-  return html`${error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : ''}
-    <label class="tick" for="${id}"
-      ><input
-        type="checkbox"
-        id="${id}"
-        name="consent"
-        value="yes"
-        required
-        ${values['consent'] === 'yes' ? html`checked` : ''}
-        ${error ? html`aria-invalid="true"` : ''}
-        aria-describedby="consent-text${error ? ` ${id}-error` : ''}"
-      />
-      ${t('consent_label')}</label
+function consentBox(shown: Filled): Html {
+  const { above, attributes } = faultAt(shown, 'consent', 'consent-text')
+  const ticked = shown.values?.['consent'] === 'yes' ? html`checked` : ''
+  return html`${above}
+    <label class="tick" for="${idOf('consent')}"
+      ><input type="checkbox" id="${idOf('consent')}" name="consent" value="yes" required ${attributes} ${ticked} />
+      ${wordsOf(shown.language).t('consent_label')}</label
     >`
 }
 
@@ -284,51 +284,45 @@ export const noFormPage = (context: Context, form: FormRow | undefined, texts: T
 /** The whole form for another website, in its default language: it posts to this server, and needs no script. */
 export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
   const texts = textsOfForm(form)
-  const { language } = texts
+  const { consent_checkbox, controller, fields, language, privacy_url } = texts
   const { lang, t } = wordsOf(language)
   const { button, consent_text, intro, title } = wordsIn(texts, language)
   const contact = isContact(form)
-  const must = ` (${t('required')})`
-  const labelled = (label: string, required: boolean, field: string): string =>
-    `<p><label>${escapeHtml(label)}${required ? escapeHtml(must) : ''}<br>${field}</label></p>`
-  const paragraph = (text: string | null): string[] =>
-    text === null ? [] : [`<p>${escapeHtml(text).replaceAll('\n', '<br>')}</p>`]
-  const input = (name: string, attributes: string, required: boolean): string =>
-    `<input name="${escapeHtml(name)}" ${attributes}${required ? ' required' : ''}>`
-  const asked = texts.fields.map((field) => {
-    const attributes = `type="text" maxlength="${MAX_FIELD}"${field.key === 'name' ? ' autocomplete="name"' : ''}`
-    return labelled(
-      shownLabel(texts, field, language),
-      field.required,
-      input(controlOf(field), attributes, field.required),
-    )
+  const shown = (text: string | null): string =>
+    text === null ? '' : `<p>${escapeHtml(text).replaceAll('\n', '<br>')}</p>`
+  const labelled = (label: string, control: string, required = true, end = ''): string =>
+    `<p><label>${escapeHtml(required ? `${label} (${t('required')})` : label)}<br>${control}${required ? ' required' : ''}>${end}</label></p>`
+  const asked = fields.map((field) => {
+    const complete = field.key === 'name' ? ' autocomplete="name"' : ''
+    const control = `<input name="${controlOf(field)}" type="text" maxlength="${MAX_FIELD}"${complete}`
+    return labelled(shownLabel(texts, field, language), control, field.required)
   })
-  const ticked = texts.consent_checkbox && !contact
   const tick = `<p><label><input type="checkbox" name="consent" value="yes" required> ${escapeHtml(t('consent_label'))}</label></p>`
-  const privacy = texts.privacy_url
+  const ticked = consent_checkbox && !contact
   return [
     `<form method="post" action="${escapeHtml(formUrl(config, form))}" accept-charset="utf-8" lang="${language}"${contact ? ' enctype="multipart/form-data"' : ''}>`,
     `<h2>${escapeHtml(title)}</h2>`,
-    ...paragraph(intro),
-    labelled(t('email_label'), true, input('email', 'type="email" autocomplete="email" maxlength="254"', true)),
+    shown(intro),
+    labelled(t('email_label'), '<input name="email" type="email" autocomplete="email" maxlength="254"'),
     ...asked,
-    ...(contact
-      ? [
-          labelled(
-            t('message_label'),
-            true,
-            `<textarea name="message" rows="6" maxlength="${MAX_MESSAGE}" required></textarea>`,
-          ),
-        ]
-      : []),
+    contact
+      ? labelled(
+          t('message_label'),
+          `<textarea name="message" rows="6" maxlength="${MAX_MESSAGE}"`,
+          true,
+          '</textarea>',
+        )
+      : '',
     `<div style="position:absolute;left:-9999px" aria-hidden="true"><label>${escapeHtml(t('honeypot_label'))} <input type="text" name="${form.honeypot}" tabindex="-1" autocomplete="off"></label></div>`,
     `<input type="hidden" name="version" value="${form.version}"><input type="hidden" name="lang" value="${language}">`,
-    ...(ticked ? [...paragraph(consent_text), tick] : []),
+    ticked ? shown(consent_text) + tick : '',
     `<p><button type="submit"${button === null && lang !== language ? ` lang="${lang}"` : ''}>${escapeHtml(button ?? t(contact ? 'send_button' : 'subscribe_button'))}</button></p>`,
-    ...paragraph(texts.controller === null ? null : t('controller_note', { controller: texts.controller })),
-    ...(ticked ? [] : paragraph(consent_text)),
-    ...(contact ? [] : paragraph(t('unsubscribe_note'))),
-    ...(privacy === null ? [] : [`<p><a href="${escapeHtml(privacy)}">${escapeHtml(t('privacy_notice'))}</a></p>`]),
+    shown(controller === null ? null : t('controller_note', { controller })),
+    ticked ? '' : shown(consent_text),
+    contact ? '' : shown(t('unsubscribe_note')),
+    privacy_url === null ? '' : `<p><a href="${escapeHtml(privacy_url)}">${escapeHtml(t('privacy_notice'))}</a></p>`,
     '</form>',
-  ].join('\n')
+  ]
+    .filter(Boolean)
+    .join('\n')
 }

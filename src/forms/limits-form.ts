@@ -68,13 +68,11 @@ export function pauseByLimit(tx: Tx, { config }: FormLimitDeps, form: FormRow, r
 }
 
 /** The addresses of the members who manage campaigns, without the one who gets the notice of the account. */
-function managers(reader: Reader, userKey: number): string[] {
-  const members = membersOf(reader, userKey).filter(
-    ({ joined_at, role }) => joined_at !== null && rightsOf(role).scopes.has('campaigns:write'),
-  )
-  const addresses = members.flatMap(({ member_key }) => userByKey(reader, member_key)?.email ?? [])
-  return addresses.filter((address) => address !== ownerAddress(reader, userKey))
-}
+const managers = (reader: Reader, userKey: number): string[] =>
+  membersOf(reader, userKey)
+    .filter(({ joined_at, role }) => joined_at !== null && rightsOf(role).scopes.has('campaigns:write'))
+    .flatMap(({ member_key }) => userByKey(reader, member_key)?.email ?? [])
+    .filter((address) => address !== ownerAddress(reader, userKey))
 
 /** Counts that a form was sent, and pauses it if that was too often in the last hour. Returns whether it is open. */
 export function countSent(tx: Tx, deps: FormLimitDeps & { times: FormTimes }, form: FormRow, now: number): boolean {

@@ -78,10 +78,7 @@ export class FormTimes {
   }
 
   add(form: number, now: number): void {
-    const times = this.#times.get(form) ?? []
-    times.push(now)
-    if (times.length > MOST_TIMES) times.shift()
-    this.#times.set(form, times)
+    this.#times.set(form, [...(this.#times.get(form) ?? []), now].slice(-MOST_TIMES))
   }
 }
 

@@ -14,7 +14,7 @@ import { formPlaces } from './page.ts'
 import { signupRoutes } from './public.ts'
 import { formFigures } from './signup-counts.ts'
 import { SignupLoop } from './signup-loop.ts'
-import { sealFormToken } from './signup-token.ts'
+import { sealFormToken } from './tokens.ts'
 import { currentTexts } from './versions.ts'
 
 /** GET of a hosted form, which changes nothing. */

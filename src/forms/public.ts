@@ -29,16 +29,8 @@ import {
 import { clientHash, limitsOf } from './limits.ts'
 import { sentInHour } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
-import {
-  inputOf,
-  isChecked,
-  isUnreachable,
-  readPost,
-  sealCheck,
-  type FormInput,
-  type FormPost,
-} from './signup-input.ts'
-import { readFormToken, sealFormToken } from './signup-token.ts'
+import { inputOf, isUnreachable, readPost, type FormInput, type FormPost } from './signup-input.ts'
+import { isChecked, readFormToken, sealCheck, sealFormToken } from './tokens.ts'
 import { count, signupDeps, signUp } from './signup.ts'
 import { currentTexts, textsOfVersion, wordsIn, type FormRow, type FormTexts } from './versions.ts'
 

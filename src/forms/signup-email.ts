@@ -26,7 +26,7 @@ import { textsOf, type Texts } from '../recipients/languages.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
-import { confirmUrl } from './confirm-token.ts'
+import { confirmUrl } from './tokens.ts'
 import type { FormRow } from './versions.ts'
 
 export interface SignupEmailDeps extends RecipientEmailDeps {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
-import { confirmUrl, readConfirmToken } from '../../src/forms/confirm-token.ts'
+import { confirmUrl, readConfirmToken } from '../../src/forms/tokens.ts'
 import { refuse, stateOfLink } from '../../src/forms/confirm.ts'
 import { signupDeps } from '../../src/forms/signup.ts'
 import { forgetConsents } from '../../src/campaigns/consents.ts'
