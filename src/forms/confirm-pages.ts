@@ -33,12 +33,12 @@ interface LinkVisit {
   context: Context
   link: ConfirmLink
 }
-type Answer = Response | Promise<Response>
+type PageAnswer = Response | Promise<Response>
 
 export function confirmRoutes(deps: AppDeps): Hono {
   const ofLink =
-    (handle: (visit: LinkVisit) => Answer) =>
-    (context: Context): Answer => {
+    (handle: (visit: LinkVisit) => PageAnswer) =>
+    (context: Context): PageAnswer => {
       const link = readConfirmToken(deps.keyring, context.req.param('token') ?? '')
       return link ? handle({ context, link }) : unknownPage(context)
     }
@@ -128,7 +128,7 @@ const textsOfPage = (context: Context, state: LinkState): Texts =>
         audience: state.of.audience.language,
       })
 
-const unknownPage = (context: Context): Answer =>
+const unknownPage = (context: Context): PageAnswer =>
   shortPage(context, textsFor(context), { status: 404, title: 'not_found_title', text: 'not_found_text' })
 
 interface Corrected {
@@ -137,7 +137,7 @@ interface Corrected {
 }
 
 /** The page of a link in its state. */
-function show(deps: AppDeps, { context, link }: LinkVisit, state: LinkState, corrected?: Corrected): Answer {
+function show(deps: AppDeps, { context, link }: LinkVisit, state: LinkState, corrected?: Corrected): PageAnswer {
   if (state.kind === 'unknown') return unknownPage(context)
   const { of } = state
   const texts = textsOfPage(context, state)

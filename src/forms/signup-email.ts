@@ -93,8 +93,10 @@ export const subscriberUrl = (
   email: string,
 ) => unsubscribeUrl(keyring, config.http.public_url, { delivery: 0, domain: domain.key, audience: audience.key, email })
 
-type Written = Pick<RecipientEmail, 'subject' | 'text' | 'button'> & { after: NonNullable<RecipientEmail['after']> }
-interface Links {
+type WrittenSignup = Pick<RecipientEmail, 'subject' | 'text' | 'button'> & {
+  after: NonNullable<RecipientEmail['after']>
+}
+interface SignupLinks {
   /** The link of the consent, which works until then. For an address that is subscribed already, its page. */
   url: string
   until: number
@@ -126,7 +128,7 @@ const WRITE = {
     button: { label: t('manage_link'), url: page },
     after: [{ label: t('email_refuse_link'), url }],
   }),
-} satisfies Record<string, (texts: Texts, names: ReturnType<typeof namesOf>, links: Links) => Written>
+} satisfies Record<string, (texts: Texts, names: ReturnType<typeof namesOf>, links: SignupLinks) => WrittenSignup>
 export type Requested = keyof typeof WRITE
 
 /**

@@ -1,4 +1,4 @@
-// The loop of the sign-ups. It ends those whose link has expired, or whose form or audience was deleted, and those whose
+// The loop of the sign-ups. It ends those whose link has expired, whose form or audience was deleted, or whose
 // confirmation email bounced or was reported as spam, and sends what waits for a form that is open again.
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'

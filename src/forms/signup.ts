@@ -100,10 +100,15 @@ export function stopSignup(tx: Tx, key: number, outcome: Outcome, now: number): 
   return { outcome }
 }
 
-type Counted = 'requested' | 'confirmed' | 'refused' | 'expired' | 'stopped'
+type FormCount = 'requested' | 'confirmed' | 'refused' | 'expired' | 'stopped'
 
 /** Adds to the counts of a form. */
-export function count(tx: Tx, { key }: { key: number }, amounts: Partial<Record<Counted, number>>, now: number): void {
+export function count(
+  tx: Tx,
+  { key }: { key: number },
+  amounts: Partial<Record<FormCount, number>>,
+  now: number,
+): void {
   const set = Object.entries(amounts).map(([name, amount]) => [
     `${name}_count`,
     sql`${sql.ref(`${name}_count`)} + ${amount}`,

@@ -3,7 +3,6 @@
 import { hash } from 'node:crypto'
 import { DAY } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
-import type { FormPost } from './signup-input.ts'
 import type { FormRow } from './versions.ts'
 
 const MAX_TOKEN = 1000
@@ -24,8 +23,8 @@ function openedJson<T>(keyring: Keyring, label: string, token: string): T | unde
   }
 }
 
-// The token of a confirmation link holds all that a new link needs, because the address of a sign-up is deleted when the
-// sign-up ends (D60).
+// The token of a confirmation link holds all that a new link needs, because the address of a sign-up is deleted when
+// the sign-up ends (D60).
 
 export interface ConfirmLink {
   /** Keys of the consent and of the form. */
@@ -54,8 +53,11 @@ export function readConfirmToken(keyring: Keyring, token: string): ConfirmLink |
   return { consent, form, email, until }
 }
 
-// The tokens of a hosted form need no cookie: one proves when this server showed the form, the other one which values its
-// check page showed (AU13).
+// The tokens of a hosted form need no cookie: one proves when this server showed the form, the other one which values
+// its check page showed (AU13).
+
+/** What was typed, by the names of the controls. */
+type ControlValues = ReadonlyMap<string, string>
 
 type FormVersion = Pick<FormRow, 'id' | 'version'>
 
@@ -72,16 +74,16 @@ const CHECK_TIME = DAY
 const checkLabel = ({ id }: Pick<FormRow, 'id'>): string => `form check ${id}`
 
 /** The hash of the values that a check page shows or contains. */
-const checkedValues = (posted: FormPost): string => {
+const checkedValues = (posted: ControlValues): string => {
   const values = [...posted].filter(([name]) => name !== 'check' && name !== 't')
   return hash('sha256', JSON.stringify(values.toSorted(([a], [b]) => (a < b ? -1 : 1))))
 }
 
-export const sealCheck = (keyring: Keyring, form: Pick<FormRow, 'id'>, posted: FormPost, now: number): string =>
+export const sealCheck = (keyring: Keyring, form: Pick<FormRow, 'id'>, posted: ControlValues, now: number): string =>
   sealedJson(keyring, checkLabel(form), JSON.stringify([now, checkedValues(posted)]))
 
 /** Whether a request comes from a check page that showed the same values in the last 24 hours. */
-export function isChecked(keyring: Keyring, form: Pick<FormRow, 'id'>, posted: FormPost, now: number): boolean {
+export function isChecked(keyring: Keyring, form: Pick<FormRow, 'id'>, posted: ControlValues, now: number): boolean {
   const [at, values] = openedJson<[number, string]>(keyring, checkLabel(form), posted.get('check') ?? '') ?? [NaN]
   return at <= now && now - at <= CHECK_TIME && values === checkedValues(posted)
 }

@@ -15,9 +15,11 @@ const SPACING = 5 * MINUTE
 
 /** The hash of a mailbox: its address without "+tag", and without the dots that Gmail ignores. */
 function mailboxHash(keyring: Keyring, address: string): string {
-  const [, local = '', domain = ''] = /^([^+]*).*@([^@]*)$/.exec(comparable(address)) ?? []
-  const isGmail = domain === 'gmail.com' || domain === 'googlemail.com'
-  return recipientHash(keyring, isGmail ? `${local.replaceAll('.', '')}@gmail.com` : `${local}@${domain}`)
+  const text = comparable(address)
+  const at = text.lastIndexOf('@')
+  const [local = ''] = text.slice(0, at).split('+')
+  const isGmail = ['@gmail.com', '@googlemail.com'].includes(text.slice(at))
+  return recipientHash(keyring, isGmail ? `${local.replaceAll('.', '')}@gmail.com` : local + text.slice(at))
 }
 
 export interface RequestedEmail {
