@@ -21,6 +21,8 @@ import { signupAddress } from './signup-input.ts'
 import { signupDeps, signUp, stopSignup, type NewSignup, type SignedUp, type Typed } from './signup.ts'
 import { currentTexts, languageAmong, wordsIn, type FormTexts } from './versions.ts'
 
+const given = { create: 'optional', read: 'never' } as const
+
 const outcome = field(z.enum(OUTCOMES), {
   about: `Result of the sign-up:
 - \`confirmation_sent\`: the confirmation email is queued.
@@ -48,26 +50,23 @@ export const signups = define('signups', {
   about: 'Sign-ups of addresses for the audience of a form.',
   attributes: {
     email: field(line(320), {
+      ...given,
       create: 'required',
-      read: 'never',
       about: 'Email address of the visitor.',
       example: 'ann@example.net',
     }),
     name: field(line(MAX_FIELD, 'characters').nullable(), {
-      create: 'optional',
-      read: 'never',
+      ...given,
       about: 'Name that the visitor entered, if the form asks for it.',
       example: 'Ann',
     }),
     fields: field(fields, {
-      create: 'optional',
-      read: 'never',
+      ...given,
       about: 'Values of the other fields of the form, by key.',
       example: { city: 'Ghent' },
     }),
     language: field(languageTag(), {
-      create: 'optional',
-      read: 'never',
+      ...given,
       about: 'Language of the page, as a BCP 47 tag. By default that of the form.',
       example: 'de',
     }),
@@ -76,21 +75,12 @@ export const signups = define('signups', {
         (url) => URL.canParse(url) && /^https?:/i.test(url),
         'must be an http or https URL',
       ),
-      {
-        create: 'optional',
-        read: 'never',
-        about: 'URL of your page with the form.',
-        example: 'https://example.net/news',
-      },
+      { ...given, about: 'URL of your page with the form.', example: 'https://example.net/news' },
     ),
     client_address: field(
-      z
-        .string('must be an IP address')
-        .max(45, 'must be an IP address')
-        .refine((value) => isAddress(value), 'must be an IP address'),
+      z.string('must be an IP address').refine((value) => isAddress(value), 'must be an IP address'),
       {
-        create: 'optional',
-        read: 'never',
+        ...given,
         about:
           'IP address of the visitor. It is limited like a visitor of the hosted form, and only its hash is stored.',
         example: '192.0.2.7',
@@ -99,8 +89,7 @@ export const signups = define('signups', {
     consent_text: field(
       text(2000).refine((value) => value.trim() !== '', 'must not be empty'),
       {
-        create: 'optional',
-        read: 'never',
+        ...given,
         about: 'Text that the visitor agreed to, if it was not that of the form.',
         example: 'I want the newsletter of Acme.',
       },

@@ -1,6 +1,7 @@
 // The limits of public requests (AU38, AU46): how many one client sends, and how many are processed at once. Clients
 // are kept in memory by their address, or the /64 of IPv6. A restart forgets them.
 import { DAY, MINUTE } from '../base/clock.ts'
+import { keepNewest } from '../base/maps.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { customerOf } from '../base/network.ts'
@@ -25,7 +26,7 @@ export class ClientLimits {
     // Written again, so that the map is in the order of the last requests.
     this.#times.delete(client)
     this.#times.set(client, times)
-    if (this.#times.size > MOST_CLIENTS) this.#times.delete(this.#times.keys().next().value ?? '')
+    keepNewest(this.#times, MOST_CLIENTS)
     return wait
   }
 

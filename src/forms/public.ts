@@ -159,8 +159,10 @@ function originOf({ config }: AppDeps, form: FormRow, { req }: Context): FormReq
 }
 
 /** Whether an origin is that of the request itself, on this machine. Other names could belong to another website. */
-const isHere = (origin: string, host: string | undefined): boolean =>
-  LOOPBACK.some((name) => origin === `http://${host}` && host?.replace(/:\d+$/, '') === name)
+function isHere(origin: string, host: string | undefined): boolean {
+  const url = URL.parse(origin)
+  return url !== null && url.host === host && LOOPBACK.includes(url.hostname)
+}
 
 /** Whether a person must press a second button first (AU13). */
 function mustCheck(
