@@ -53,7 +53,7 @@ export const singleReason = () =>
 
 const label = () => visibleLine(100, 'characters').refine((text) => text.trim() !== '', 'must not be empty')
 
-export const words = z.strictObject({
+const words = z.strictObject({
   title: visibleLine(100, 'characters')
     .refine((text) => text.trim() !== '', 'must not be empty')
     .refine((text) => !ADDRESS.test(text), 'must not contain a web or email address')
@@ -93,7 +93,7 @@ export const translations = () =>
 /** Members that every object of JavaScript has: a value of such a key could be lost in an application. */
 const RESERVED = ['__proto__', 'constructor', 'prototype']
 
-export const askedField = z
+const askedField = z
   .strictObject({
     key: z
       .string('must be a string')

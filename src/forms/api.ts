@@ -49,6 +49,20 @@ const FIELDS = [
   { key: 'city', label: 'City', required: false },
 ]
 
+/** Stored texts, which can be those of an unfinished draft. */
+const shownWords = z.object({
+  title: z.string().describe('Title.'),
+  intro: z.string().nullable().describe('Introduction. Null if absent.'),
+  consent_text: z.string().nullable().describe('Text that people agreed to. Null if absent.'),
+  button: z.string().nullable().describe('Text of the button. Null if it was that of the server.'),
+  labels: z.record(z.string(), z.string()).describe('Labels of fields by key.'),
+})
+const shownField = z.object({
+  key: z.string().describe('`name`, or the name of the custom field.'),
+  label: z.string().nullable().describe('Label in the default language. Null if it was that of the server.'),
+  required: z.boolean().describe('Whether it had to be filled in.'),
+})
+
 export const forms = define('forms', {
   table: 'forms',
   path: '/forms/:form',
@@ -116,7 +130,7 @@ export const forms = define('forms', {
     translations: field(schemas.translations(), {
       ...both,
       kind: 'json',
-      answer: z.record(z.string(), schemas.words),
+      answer: z.record(z.string(), shownWords),
       about: 'Texts in other languages, by their BCP 47 tags. People see the language that fits best.',
       example: { de: { title: 'Acme-Neuigkeiten', consent_text: 'Ich möchte die Acme-Neuigkeiten erhalten.' } },
     }),
@@ -234,8 +248,8 @@ export const formVersions = define('form-versions', {
   attributes: {
     version: field(z.int(), { sort: true, about: 'Number of the version. Consents contain it.' }),
     language: words('Default language, as a BCP 47 tag.'),
-    languages: field(z.record(z.string(), schemas.words), { about: 'Texts by language.' }),
-    fields: field(z.array(schemas.askedField), { about: 'Fields besides the email address.' }),
+    languages: field(z.record(z.string(), shownWords), { about: 'Texts by language.' }),
+    fields: field(z.array(shownField), { about: 'Fields besides the email address.' }),
     consent_checkbox: field(z.boolean(), { about: 'Whether people agreed with a checkbox.' }),
     controller: wordsOrNull('Who is responsible for the data.'),
     privacy_url: wordsOrNull('URL of the privacy notice.'),
