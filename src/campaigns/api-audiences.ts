@@ -211,7 +211,7 @@ export const contacts = define('contacts', {
     }),
     subscribed_at: field(z.iso.datetime().nullable(), {
       kind: 'time',
-      about: 'Time when the contact was subscribed, or added.',
+      about: 'Time when the contact was subscribed, or added. Null until a pending contact confirms.',
       extension: true,
     }),
     consent_evidence: field(evidence(), {

@@ -61,6 +61,7 @@ const insertContact = statement<{
   custom_fields: string | null
   status: Contact['status']
   language: string | null
+  subscribed_at: number | null
   at: number
 }>()((arg) =>
   db
@@ -76,7 +77,7 @@ const insertContact = statement<{
       status: arg.status,
       language: arg.language,
       left_audience: 0,
-      subscribed_at: arg.at,
+      subscribed_at: arg.subscribed_at,
       status_at: arg.at,
       created_at: arg.at,
       updated_at: arg.at,
@@ -121,6 +122,7 @@ export function insert(
   given: NewContact & { consent: NewConsent | Pick<Consent, 'key' | 'state'> },
   now: number,
 ): Contact | undefined {
+  const isPending = given.consent.state === 'requested'
   const contact = tx.first(
     insertContact({
       id: newId(now),
@@ -130,8 +132,9 @@ export function insert(
       name: given.name ?? null,
       preferences: json(given.preferences),
       custom_fields: json(given.custom_fields),
-      status: given.consent.state === 'requested' ? 'pending' : statusOf(tx, keyring, audience.domain_key, given.email),
+      status: isPending ? 'pending' : statusOf(tx, keyring, audience.domain_key, given.email),
       language: given.language ?? null,
+      subscribed_at: isPending ? null : now,
       at: now,
     }),
   )

@@ -90,12 +90,16 @@ export const translations = () =>
       )
     })
 
+/** Members that every object of JavaScript has: a value of such a key could be lost in an application. */
+const RESERVED = ['__proto__', 'constructor', 'prototype']
+
 const askedField = z
   .strictObject({
     key: z
       .string('must be a string')
       .regex(/^[a-z0-9_]{1,64}$/, 'must be 1 to 64 letters a to z, digits and underscores')
       .refine((key) => key !== 'email', 'must not be "email", for which every form has a field')
+      .refine((key) => !RESERVED.includes(key), `must not be ${RESERVED.join(', ')}`)
       .describe('`name` for the name of the contact, otherwise the name of the custom field.'),
     label: label().nullable().default(null).describe('Label. Can be null only for `name`.'),
     required: z.boolean('must be true or false').default(false).describe('Whether it must be filled in.'),

@@ -8,7 +8,7 @@ import { isObject, jsonOf } from '../base/json.ts'
 import { customerOf, isAddress } from '../base/network.ts'
 import { consentByKey } from '../campaigns/consents.ts'
 import type { Contact } from '../campaigns/contacts.ts'
-import { define, type ApiDeps } from '../jsonapi/define.ts'
+import { define } from '../jsonapi/define.ts'
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { languageTag, line, text } from '../jsonapi/schemas.ts'
 import { db } from '../store/query.ts'
@@ -17,16 +17,11 @@ import { formByKey } from './forms.ts'
 import { MAX_FIELD } from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
 import { OUTCOMES } from './signup-counts.ts'
-import type { SignupEmailDeps } from './signup-email.ts'
 import { signupAddress } from './signup-input.ts'
-import { signUp, stopSignup, type NewSignup, type SignedUp, type Typed } from './signup.ts'
+import { signupDeps, signUp, stopSignup, type NewSignup, type SignedUp, type Typed } from './signup.ts'
 import { currentTexts, languageAmong, wordsIn, type FormTexts } from './versions.ts'
 
-const emailDeps = ({ bells, config, keyring }: ApiDeps): SignupEmailDeps => ({
-  config,
-  keyring,
-  ring: bells.deliveries,
-})
+const given = { create: 'optional', read: 'never' } as const
 
 const outcome = field(z.enum(OUTCOMES), {
   about: `Result of the sign-up:
@@ -55,26 +50,23 @@ export const signups = define('signups', {
   about: 'Sign-ups of addresses for the audience of a form.',
   attributes: {
     email: field(line(320), {
+      ...given,
       create: 'required',
-      read: 'never',
       about: 'Email address of the visitor.',
       example: 'ann@example.net',
     }),
     name: field(line(MAX_FIELD, 'characters').nullable(), {
-      create: 'optional',
-      read: 'never',
+      ...given,
       about: 'Name that the visitor entered, if the form asks for it.',
       example: 'Ann',
     }),
     fields: field(fields, {
-      create: 'optional',
-      read: 'never',
+      ...given,
       about: 'Values of the other fields of the form, by key.',
       example: { city: 'Ghent' },
     }),
     language: field(languageTag(), {
-      create: 'optional',
-      read: 'never',
+      ...given,
       about: 'Language of the page, as a BCP 47 tag. By default that of the form.',
       example: 'de',
     }),
@@ -83,21 +75,12 @@ export const signups = define('signups', {
         (url) => URL.canParse(url) && /^https?:/i.test(url),
         'must be an http or https URL',
       ),
-      {
-        create: 'optional',
-        read: 'never',
-        about: 'URL of your page with the form.',
-        example: 'https://example.net/news',
-      },
+      { ...given, about: 'URL of your page with the form.', example: 'https://example.net/news' },
     ),
     client_address: field(
-      z
-        .string('must be an IP address')
-        .max(45, 'must be an IP address')
-        .refine((value) => isAddress(value), 'must be an IP address'),
+      z.string('must be an IP address').refine((value) => isAddress(value), 'must be an IP address'),
       {
-        create: 'optional',
-        read: 'never',
+        ...given,
         about:
           'IP address of the visitor. It is limited like a visitor of the hosted form, and only its hash is stored.',
         example: '192.0.2.7',
@@ -106,8 +89,7 @@ export const signups = define('signups', {
     consent_text: field(
       text(2000).refine((value) => value.trim() !== '', 'must not be empty'),
       {
-        create: 'optional',
-        read: 'never',
+        ...given,
         about: 'Text that the visitor agreed to, if it was not that of the form.',
         example: 'I want the newsletter of Acme.',
       },
@@ -155,7 +137,7 @@ export const signups = define('signups', {
         const { clients } = limitsOf(parts.store)
         const isLimited = client !== undefined && clients.take(customerOf(client), parts.config.signup, now) > 0
         const signedUp = await parts.store.write((tx) =>
-          isLimited ? stopSignup(tx, form.key, 'limited', now) : signUp(tx, emailDeps(parts), form.key, given, now),
+          isLimited ? stopSignup(tx, form.key, 'limited', now) : signUp(tx, signupDeps(parts), form.key, given, now),
         )
         return { row: rowOf(signedUp, now) }
       },
@@ -229,7 +211,7 @@ export const contactConfirmations = define('contact-confirmations', {
             origin: consent.origin,
             client: consent.request_client,
           }
-          return signUp(tx, emailDeps(parts), form.key, given, now)
+          return signUp(tx, signupDeps(parts), form.key, given, now)
         })
         return { row: { ...rowOf(signedUp, now), key: row.key, id: row.id } }
       },

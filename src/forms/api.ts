@@ -19,7 +19,7 @@ const byName = (call: Pick<Call<{ store: Parameters<typeof nameOfCaller>[0] }>, 
   nameOfCaller(call.parts.store, call.caller)
 
 const audience = relatedIn('audience', 'audiences')
-const inbox = relatedIn('inbox', 'inboxes')
+const inbox = relatedIn('inbox', 'inboxes', 'domains:read')
 
 /** The audience or the inbox that a request names. Throws 422 unless it names exactly one. */
 function targetOf(call: Parameters<typeof audience.find>[0]): FormTarget {
@@ -40,7 +40,7 @@ const counts = z.object({
   requested: z.int().describe('Sign-ups, or messages of a contact form.'),
   confirmed: z.int().describe('Sign-ups that were confirmed.'),
   refused: z.int().describe('Sign-ups that the owner of the address refused.'),
-  expired: z.int().describe('Sign-ups that were not confirmed in time, or whose confirmation email bounced.'),
+  expired: z.int().describe('Sign-ups that were not confirmed in time.'),
   stopped: z.int().describe('Requests by robots, or over a limit.'),
 })
 
@@ -49,6 +49,7 @@ const FIELDS = [
   { key: 'city', label: 'City', required: false },
 ]
 
+/** Stored texts, which can be those of an unfinished draft. */
 const shownWords = z.object({
   title: z.string().describe('Title.'),
   intro: z.string().nullable().describe('Introduction. Null if absent.'),

@@ -10,71 +10,85 @@ import { buttonForm, recipientPage, senderOf } from '../recipients/recipient-pag
 import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { confirm, refuse, stateOfLink, type LinkState } from './confirm.ts'
-import { readConfirmToken, type ConfirmLink } from './confirm-token.ts'
-import { isAvailable } from './forms.ts'
-import { controlOf, errorSummary, fieldControls, type FormError } from './hosted.ts'
+import { readConfirmToken, type ConfirmLink } from './tokens.ts'
+import {
+  BUSY,
+  controlOf,
+  errorSummary,
+  fieldControls,
+  privacyLink,
+  shortPage,
+  unreadPost,
+  type FormError,
+} from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
-import { emailDeps } from './public.ts'
-import { namesOf, pageOfSubscriber, type AudienceForm } from './signup-email.ts'
+import { namesOf, subscriberUrl } from './signup-email.ts'
 import { readPost, typedOf, type FormPost } from './signup-input.ts'
-import { signUp, type Typed } from './signup.ts'
-import { currentTexts, languageAmong, textsOfVersion, wordsIn, type FormTexts } from './versions.ts'
+import { signupDeps, signUp, type Typed } from './signup.ts'
+import { currentTexts, languageAmong, textsOfVersion, wordsIn, type AskedField, type FormTexts } from './versions.ts'
+
+export const CONFIRM_PATH = '/c/:token'
 
 interface LinkVisit {
   context: Context
   link: ConfirmLink
 }
+type PageAnswer = Response | Promise<Response>
 
 export function confirmRoutes(deps: AppDeps): Hono {
-  const app = new Hono()
-  const linkOf = (context: Context): ConfirmLink | undefined =>
-    readConfirmToken(deps.keyring, context.req.param('token') ?? '')
-  app.get('/c/:token', (context) => {
-    const link = linkOf(context)
-    if (!link) return unknownPage(context)
-    return show(deps, { context, link }, stateOfLink(deps.store, link, deps.clock.now()))
-  })
-  app.post('/c/:token', async (context) => {
-    const link = linkOf(context)
-    if (!link) return unknownPage(context)
-    const answer = await limitsOf(deps.store).slots.run(async () => {
-      const posted = await readPost(context, deps)
-      return typeof posted === 'number' ? refusedPost(context, posted) : act(deps, { context, link }, posted)
-    })
-    if (answer) return answer
-    context.header('Retry-After', '60')
-    const texts = textsFor(context)
-    return shortPage(context, texts, 503, texts.t('too_many_title'), texts.t('busy_text'))
-  })
-  return app
+  const ofLink =
+    (handle: (visit: LinkVisit) => PageAnswer) =>
+    (context: Context): PageAnswer => {
+      const link = readConfirmToken(deps.keyring, context.req.param('token') ?? '')
+      return link ? handle({ context, link }) : unknownPage(context)
+    }
+  return new Hono()
+    .get(
+      CONFIRM_PATH,
+      ofLink((visit) => show(deps, visit, stateOfLink(deps.store, visit.link, deps.clock.now()))),
+    )
+    .post(
+      CONFIRM_PATH,
+      ofLink(async (visit) => {
+        const { context } = visit
+        const answer = await limitsOf(deps.store).slots.run(async () => {
+          const posted = await readPost(context, deps)
+          if (typeof posted === 'number') return shortPage(context, textsFor(context), unreadPost(posted))
+          return act(deps, visit, posted)
+        })
+        if (answer) return answer
+        context.header('Retry-After', '60')
+        return shortPage(context, textsFor(context), BUSY)
+      }),
+    )
 }
 
 /** Does what a button says. Any other POST shows the page. */
-function act(deps: AppDeps, visit: LinkVisit, posted: FormPost): Response | Promise<Response> {
+async function act(deps: AppDeps, visit: LinkVisit, posted: FormPost): Promise<Response> {
   const { link } = visit
   const now = deps.clock.now()
+  const state = stateOfLink(deps.store, link, now)
   const action = posted.get('List-Unsubscribe') === 'One-Click' ? 'refuse' : posted.get('action')
-  if (action === 'confirm') return confirmed(deps, visit, posted)
-  if (action === 'resend') return resent(deps, visit)
-  if (action !== 'refuse') return show(deps, visit, stateOfLink(deps.store, link, now))
-  return deps.store.write((tx) => refuse(tx, emailDeps(deps), link, now)).then((state) => show(deps, visit, state))
+  if (action === 'confirm') return confirmed(deps, visit, state, posted)
+  if (action === 'resend' && state.kind === 'expired') return resent(deps, visit, state)
+  if (action !== 'refuse') return show(deps, visit, state)
+  return show(deps, visit, await deps.store.write((tx) => refuse(tx, signupDeps(deps), link, now)))
 }
 
-async function confirmed(deps: AppDeps, visit: LinkVisit, posted: FormPost): Promise<Response> {
+async function confirmed(deps: AppDeps, visit: LinkVisit, state: LinkState, posted: FormPost): Promise<Response> {
   const { context, link } = visit
-  const now = deps.clock.now()
-  const state = stateOfLink(deps.store, link, now)
   let typed: Typed = { name: null, fields: {} }
+  let language = textsOfPage(context, state).lang as string
   if (state.kind === 'open') {
-    const shown = shownOf(deps, state, textsOfPage(context, state))
+    const shown = shownOf(deps, state, language)
     const checked = typedOf(posted, shown.texts, shown.language)
     if (checked.errors.length > 0) return show(deps, visit, state, { posted, errors: checked.errors })
     typed = checked.typed
+    language = state.signup.language
   }
   const client = clientAddress(context, deps.config.http)
-  const language = state.kind === 'open' ? state.signup.language : textsOfPage(context, state).lang
   const given = { typed, language, client: client === '' ? null : clientHash(deps.keyring, client) }
-  const after = await deps.store.write((tx) => confirm(tx, emailDeps(deps), link, given, now))
+  const after = await deps.store.write((tx) => confirm(tx, signupDeps(deps), link, given, deps.clock.now()))
   const url = after.kind === 'confirmed' ? after.of.form.confirmed_url : null
   if (url === null) return show(deps, visit, after)
   context.header('Cache-Control', 'no-store')
@@ -82,54 +96,40 @@ async function confirmed(deps: AppDeps, visit: LinkVisit, posted: FormPost): Pro
 }
 
 /** Sends a new link to the address, within the limits of a sign-up. The answer is the same if it is not sent. */
-async function resent(deps: AppDeps, { context, link }: LinkVisit): Promise<Response> {
-  const now = deps.clock.now()
-  const state = stateOfLink(deps.store, link, now)
-  if (state.kind !== 'expired') return show(deps, { context, link }, state)
-  const { consent, of } = state
-  const texts = textsOfPage(context, state)
-  const { t } = texts
-  if (!isAvailable(deps.store, of.form)) return shortPage(context, texts, 410, t('closed_title'), t('closed_text'))
-  const shown = currentTexts(deps.store, of.form)
-  const language = consent?.language ?? shown.language
-  const given = {
-    email: link.email,
-    typed: { name: null, fields: {} },
-    version: of.form.version,
-    language,
-    text: wordsIn(shown, language).consent_text,
-    source: 'form' as const,
-  }
-  const { outcome } = await deps.store.write((tx) => signUp(tx, emailDeps(deps), of.form.key, given, now))
-  deps.log.info('signup_received', { form: of.form.id, outcome })
-  return shortPage(context, texts, 200, t('requested_title'), t('requested_text', { address: link.email }))
+async function resent(
+  deps: AppDeps,
+  { context, link: { email } }: LinkVisit,
+  state: Extract<LinkState, { kind: 'expired' }>,
+): Promise<Response> {
+  const { form } = state.of
+  const shown = currentTexts(deps.store, form)
+  const language = state.consent?.language ?? shown.language
+  const { consent_text: text } = wordsIn(shown, language)
+  const typed = { name: null, fields: {} }
+  const given = { email, typed, version: form.version, language, text, source: 'form' as const }
+  const { outcome } = await deps.store.write((tx) => signUp(tx, signupDeps(deps), form.key, given, deps.clock.now()))
+  deps.log.info('signup_received', { form: form.id, outcome })
+  const said = { status: 200, title: 'requested_title', text: 'requested_text', values: { address: email } } as const
+  return shortPage(context, textsOfPage(context, state), said)
 }
 
 /** The texts of the form that the visitor saw, and the language of the page among theirs. */
-function shownOf(deps: AppDeps, { consent, of }: Extract<LinkState, { kind: 'open' }>, { lang }: Texts) {
-  const texts: FormTexts =
-    textsOfVersion(deps.store, of.form.key, consent.form_version ?? of.form.version) ??
-    currentTexts(deps.store, of.form)
+function shownOf(deps: AppDeps, { consent, of: { form } }: Extract<LinkState, { kind: 'open' }>, lang: string) {
+  const version = consent.form_version ?? form.version
+  const texts: FormTexts = textsOfVersion(deps.store, form.key, version) ?? currentTexts(deps.store, form)
   return { texts, language: languageAmong(texts, lang) ?? lang }
 }
 
-const textsOfPage = (context: Context, state: LinkState): Texts => {
-  const language = 'consent' in state ? state.consent?.language : undefined
-  return textsFor(context, { signup: language, audience: 'of' in state ? state.of.audience.language : undefined })
-}
+const textsOfPage = (context: Context, state: LinkState): Texts =>
+  state.kind === 'unknown'
+    ? textsFor(context)
+    : textsFor(context, {
+        signup: 'consent' in state ? state.consent?.language : undefined,
+        audience: state.of.audience.language,
+      })
 
-const shortPage = (context: Context, texts: Texts, status: PageStatus, title: string, text: string) =>
-  recipientPage(context, texts, { status, title, body: html`<p role="status">${text}</p>` })
-
-function unknownPage(context: Context): Response | Promise<Response> {
-  const texts = textsFor(context)
-  return shortPage(context, texts, 404, texts.t('not_found_title'), texts.t('not_found_text'))
-}
-
-function refusedPost(context: Context, status: 408 | 413 | 415): Response | Promise<Response> {
-  const texts = textsFor(context)
-  return shortPage(context, texts, status, texts.t('post_refused_title'), texts.t('post_refused_text'))
-}
+const unknownPage = (context: Context): PageAnswer =>
+  shortPage(context, textsFor(context), { status: 404, title: 'not_found_title', text: 'not_found_text' })
 
 interface Corrected {
   posted: FormPost
@@ -137,21 +137,13 @@ interface Corrected {
 }
 
 /** The page of a link in its state. */
-function show(
-  deps: AppDeps,
-  { context, link }: LinkVisit,
-  state: LinkState,
-  corrected?: Corrected,
-): Response | Promise<Response> {
+function show(deps: AppDeps, { context, link }: LinkVisit, state: LinkState, corrected?: Corrected): PageAnswer {
   if (state.kind === 'unknown') return unknownPage(context)
   const { of } = state
   const texts = textsOfPage(context, state)
-  const { status, title, body } = contentOf(deps, state, link, texts, corrected)
   const { confirmed_url } = of.form
   return recipientPage(context, texts, {
-    status,
-    title,
-    body,
+    ...(state.kind === 'open' ? openContent(deps, state, link, texts, corrected) : contentOf(deps, state, link, texts)),
     sender: senderOf(deps, of.domain.user_key, namesOf(deps.store, of).sender),
     ...(confirmed_url !== null && { formTo: new URL(confirmed_url).origin }),
   })
@@ -165,45 +157,38 @@ interface LinkContent {
 
 function contentOf(
   deps: AppDeps,
-  state: Exclude<LinkState, { kind: 'unknown' }>,
+  state: Exclude<LinkState, { kind: 'unknown' | 'open' }>,
   link: ConfirmLink,
-  texts: Texts,
-  corrected: Corrected | undefined,
+  { date, t }: Texts,
 ): LinkContent {
-  const { date, t } = texts
-  const names = namesOf(deps.store, state.of)
-  switch (state.kind) {
-    case 'open':
-      return openContent(deps, state, link, texts, corrected)
-    case 'confirmed':
-      return {
-        status: 200,
-        title: t('confirmed_title'),
-        body: html`<p role="status">${t('confirmed_text', names)}</p>
-          <p><a href="${pageOfSubscriber(emailDeps(deps), state.of, link.email)}">${t('manage_link')}</a></p>
-          ${state.consent.state === 'single' ? buttonForm(t('refuse_button'), { action: 'refuse' }, 'plain') : ''}`,
-      }
-    case 'refused':
-      return {
-        status: 200,
-        title: t('refused_title'),
-        body: html`<p role="status">${t('refused_text')}</p>
-          ${state.again ? html`${declaration(state.consent)}${buttonForm(t('confirm_button'), { action: 'confirm' })}` : ''}`,
-      }
-    case 'blocked':
-      return { status: 200, title: t('blocked_title'), body: html`<p role="status">${t('blocked_text', names)}</p>` }
-    case 'expired':
-      return {
-        status: 200,
-        title: t('expired_title'),
-        body: html`<p role="status">${t('expired_text', { date: date(endOf(state.consent, link)) })}</p>
-          ${buttonForm(t('resend_button'), { action: 'resend' })}`,
-      }
+  const { kind, of } = state
+  const ended = 'consent' in state ? state.consent?.ended_at : undefined
+  const values = { ...namesOf(deps.store, of), date: date(Math.min(link.until, ended ?? link.until)) }
+  const refuseButton = buttonForm(t('refuse_button'), { action: 'refuse' }, 'plain')
+  const more = (): Html | '' => {
+    switch (state.kind) {
+      case 'confirmed':
+        return html`<p><a href="${subscriberUrl(signupDeps(deps), of, link.email)}">${t('manage_link')}</a></p>
+          ${state.consent.state === 'single' ? refuseButton : ''}`
+      case 'refused':
+        return state.again
+          ? html`${declaration(state.consent)}${buttonForm(t('confirm_button'), { action: 'confirm' })}`
+          : ''
+      case 'closed':
+        return state.consent?.state === 'requested' ? refuseButton : ''
+      case 'expired':
+        return buttonForm(t('resend_button'), { action: 'resend' })
+      case 'blocked':
+        return ''
+    }
+  }
+  return {
+    status: kind === 'closed' ? 410 : 200,
+    title: t(`${kind}_title`),
+    body: html`<p role="status">${t(`${kind}_text`, values)}</p>
+      ${more()}`,
   }
 }
-
-const endOf = (consent: { ended_at: number | null } | undefined, { until }: ConfirmLink): number =>
-  Math.min(until, consent?.ended_at ?? until)
 
 /** The declaration in the language in which it was shown. */
 const declaration = ({ language, text }: { language: string | null; text: string | null }): Html | '' =>
@@ -215,34 +200,26 @@ function openContent(
   state: Extract<LinkState, { kind: 'open' }>,
   link: ConfirmLink,
   texts: Texts,
-  corrected: Corrected | undefined,
+  { errors, posted }: Partial<Corrected> = {},
 ): LinkContent {
   const { consent, of, signup } = state
   const names = namesOf(deps.store, of)
-  const shown = shownOf(deps, state, texts)
+  const shown = shownOf(deps, state, texts.lang)
   const { t } = texts
   const typed = jsonOf(signup.typed) as unknown as Typed
-  const values = corrected
-    ? Object.fromEntries(corrected.posted)
-    : Object.fromEntries(
-        shown.texts.fields.map((field) => [
-          controlOf(field),
-          (field.key === 'name' ? typed.name : typed.fields[field.key]) ?? '',
-        ]),
-      )
-  const errors = corrected?.errors ?? []
+  const valueOf = (field: AskedField): string =>
+    posted?.get(controlOf(field)) ?? (field.key === 'name' ? typed.name : typed.fields[field.key]) ?? ''
+  const values = Object.fromEntries(shown.texts.fields.map((field) => [controlOf(field), valueOf(field)]))
   return {
-    status: corrected ? 422 : 200,
-    title: t('confirm_title', { list: names.list }),
-    body: html`${errors.length > 0 ? errorSummary(texts, errors) : ''}
-      <p>${t('confirm_text', { sender: names.sender, address: link.email })}</p>
+    status: errors ? 422 : 200,
+    title: t('confirm_title', names),
+    body: html`${errors ? errorSummary(texts, errors) : ''}
+      <p>${t('confirm_text', { ...names, address: link.email })}</p>
       <form method="post">
-        ${declaration(consent)} ${fieldControls({ ...shown, values, errors })} ${privacyLink(of, t)}
+        ${declaration(consent)} ${fieldControls({ ...shown, values, errors: errors ?? [] })}
+        ${privacyLink(texts, of.form)}
         <button type="submit" name="action" value="confirm">${t('confirm_button')}</button>
         <button type="submit" name="action" value="refuse" class="plain" formnovalidate>${t('refuse_button')}</button>
       </form>`,
   }
 }
-
-const privacyLink = ({ form }: AudienceForm, t: Texts['t']): Html | '' =>
-  form.privacy_url === null ? '' : html`<p class="soft"><a href="${form.privacy_url}">${t('privacy_notice')}</a></p>`

@@ -2,8 +2,15 @@
 // bounces. The consent holds the result, so that each later request by the same link is answered from it (AU25).
 import { MINUTE } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
-import type { Keyring } from '../base/keyring.ts'
-import { consentByKey, endRequests, moveConsent, noteConsent, requestsOf, type Consent } from '../campaigns/consents.ts'
+import {
+  consentByKey,
+  endRequests,
+  GRANTED,
+  moveConsent,
+  noteConsent,
+  requestsOf,
+  type Consent,
+} from '../campaigns/consents.ts'
 import {
   confirmContact,
   contactByKey,
@@ -16,13 +23,13 @@ import {
 import { suppress } from '../suppressions/suppressions.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { appendEvent } from '../store/events.ts'
-import { db, raw } from '../store/query.ts'
-import type { ConfirmLink } from './confirm-token.ts'
-import { formByKey } from './forms.ts'
+import { db } from '../store/query.ts'
+import type { ConfirmLink } from './tokens.ts'
+import { formByKey, isAvailable } from './forms.ts'
 import { pauseIfAbused } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
 import { contactAt, count, isBlocked, type Signup, type Typed } from './signup.ts'
-import { sendWelcome, withAudience, type AudienceForm, type SignupEmailDeps } from './signup-email.ts'
+import { evenIfDeleted, sendWelcome, withAudience, type AudienceForm, type SignupEmailDeps } from './signup-email.ts'
 
 /** Scanners press every button of a page. Both buttons of a link within this time mean a refusal (AU25). */
 const BOTH_WITHIN = 10 * MINUTE
@@ -35,27 +42,33 @@ export type LinkState =
   /** `again`: the owner of the address can confirm nevertheless. */
   | { kind: 'refused'; of: AudienceForm; consent: Consent; again: boolean }
   | { kind: 'expired'; of: AudienceForm; consent: Consent | undefined }
+  /** Nobody can subscribe by the form any more: it is closed, or it or its audience was deleted. */
+  | { kind: 'closed'; of: AudienceForm; consent: Consent | undefined }
   /** The domain cannot write to the address. */
   | { kind: 'blocked'; of: AudienceForm }
 
 /** Reads what a link leads to. This changes nothing (AU23). */
 export function stateOfLink(reader: Reader, link: ConfirmLink, now: number): LinkState {
   const form = formByKey(reader, link.form)
-  const of = form && withAudience(reader, form)
+  const of = form && evenIfDeleted(reader, form)
   const consent = consentByKey(reader, link.consent)
   if (!of || consent?.state === 'erased') return { kind: 'unknown' }
+  if (!withAudience(reader, form)) return { kind: 'closed', of, consent }
   if (consent && isSubscribed(reader, consent)) return { kind: 'confirmed', of, consent }
   if (consent?.state === 'refused') {
-    const again = now < link.until && now >= (consent.ended_at ?? now) + BOTH_WITHIN
+    const again = form.deleted_at === null && now < link.until && now >= (consent.ended_at ?? now) + BOTH_WITHIN
     return { kind: 'refused', of, consent, again }
   }
   const signup = consent?.state === 'requested' && now < link.until ? signupOf(reader, consent) : undefined
-  return consent && signup ? { kind: 'open', of, consent, signup } : { kind: 'expired', of, consent }
+  if (form.deleted_at === null && consent && signup) return { kind: 'open', of, consent, signup }
+  return { kind: isAvailable(reader, form) ? 'expired' : 'closed', of, consent }
 }
 
 /** Whether the contact of a consent is subscribed, by this consent or by another one. */
-const isSubscribed = (reader: Reader, { contact_key }: Consent): boolean =>
-  contact_key !== null && contactByKey(reader, contact_key)?.status === 'subscribed'
+const isSubscribed = (reader: Reader, consent: Consent): boolean => contactOf(reader, consent)?.status === 'subscribed'
+
+const contactOf = (reader: Reader, { contact_key }: Consent): Contact | undefined =>
+  contact_key === null ? undefined : contactByKey(reader, contact_key)
 
 const signupOf = (reader: Reader, { key }: Consent): Signup | undefined =>
   reader.first(db.selectFrom('signups').selectAll().where('consent_key', '=', key))
@@ -85,7 +98,7 @@ export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given:
   const { language, typed } = given
   const contact = confirmContact(tx, must(known, 'The contact of a confirmation'), { ...typed, language }, now)
   endRequests(tx, contact, now)
-  count(tx, of.form, { confirmed_count: 1 }, now)
+  count(tx, of.form, { confirmed: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: 'confirmed' }))
   const { audience, domain, form } = of
   appendEvent(tx, {
@@ -111,7 +124,7 @@ export function refuse(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, now: nu
   if (!consent) return state
   const late = consent.state === 'confirmed' && now >= (consent.confirmed_at ?? now) + BOTH_WITHIN
   if (late || !refuseConsent(tx, deps, { of, consent, email: link.email }, now)) {
-    const contact = consent.contact_key === null ? undefined : contactByKey(tx, consent.contact_key)
+    const contact = contactOf(tx, consent)
     if (contact) leaveAudience(tx, contact, now)
   }
   return { kind: 'refused', of, consent, again: false }
@@ -126,40 +139,28 @@ function refuseConsent(
 ): boolean {
   const refused = moveConsent(tx, consent, 'refuse', now, { ended_at: now, released: 0 })
   if (!refused) return false
-  const contact = consent.contact_key === null ? undefined : contactByKey(tx, consent.contact_key)
-  const others = contact ? requestsOf(tx, contact.key) : []
-  for (const other of others) moveConsent(tx, other, 'refuse', now, { ended_at: now })
-  if (contact) putBack(tx, deps.keyring, { of, consent, contact, email }, now)
-  const counts = consent.state === 'confirmed' || consent.state === 'single' ? { confirmed_count: -1 } : {}
-  count(tx, of.form, { ...counts, refused_count: 1 }, now)
+  const contact = contactOf(tx, consent)
+  if (contact) {
+    for (const other of requestsOf(tx, contact.key)) moveConsent(tx, other, 'refuse', now, { ended_at: now })
+    // A contact that only the refused sign-up has made goes. Another one is as unsubscribed as it was before.
+    if (!hasAgreed(tx, contact)) dropContact(tx, deps.keyring, contact, now)
+    else if (contact.status === 'subscribed') leaveAudience(tx, contact, now)
+    if (consent.released === 1) {
+      const entry = { user_key: of.domain.user_key, domain_key: of.domain.key, address: email }
+      suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing', source: 'unsubscribe_link' }, now)
+    }
+  }
+  const counts = consent.state === 'confirmed' || consent.state === 'single' ? { confirmed: -1 } : {}
+  count(tx, of.form, { ...counts, refused: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: 'refused' }))
   pauseIfAbused(tx, deps, of.form, now)
   return true
 }
 
-/** Removes a contact that only the refused sign-up has made. Another one is as unsubscribed as it was before. */
-function putBack(
-  tx: Tx,
-  keyring: Keyring,
-  { consent, contact, email, of }: { of: AudienceForm; consent: Consent; contact: Contact; email: string },
-  now: number,
-): void {
-  const { domain } = of
-  if (!hasAgreed(tx, contact)) dropContact(tx, keyring, contact, now)
-  else if (contact.status === 'subscribed') leaveAudience(tx, contact, now)
-  if (consent.released === 1) {
-    const entry = { user_key: domain.user_key, domain_key: domain.key, address: email }
-    suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing', source: 'unsubscribe_link' }, now)
-  }
-}
-
 /** Whether a contact has a consent that was given, even if it was withdrawn. */
 const hasAgreed = (reader: Reader, { key }: Pick<Contact, 'key'>): boolean =>
   reader.first(
-    raw(
-      `select 1 from consents where contact_key = ? and state in ('confirmed', 'single', 'asserted', 'imported') limit 1`,
-      [key],
-    ),
+    db.selectFrom('consents').select('key').where('contact_key', '=', key).where('state', 'in', GRANTED).limit(1),
   ) !== undefined
 
 /** Ends a sign-up whose time is over, or whose confirmation email bounced or was reported as spam. */
@@ -167,17 +168,17 @@ export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: nu
   const consent = consentByKey(tx, signup.consent_key)
   const form = formByKey(tx, signup.form_key)
   if (consent && form && signup.state === 'complained') {
-    const of = withAudience(tx, form)
+    const of = evenIfDeleted(tx, form)
     if (of && refuseConsent(tx, deps, { of, consent, email: signup.email }, now)) return
   }
   const bounced = signup.state === 'bounced'
   tx.run(db.deleteFrom('signups').where('key', '=', signup.key))
   const moved = consent && moveConsent(tx, consent, bounced ? 'bounce' : 'expire', now, { ended_at: now })
   if (!moved || !form) return
-  const contact = moved.contact_key === null ? undefined : contactByKey(tx, moved.contact_key)
+  const contact = contactOf(tx, moved)
   if (contact && !hasAgreed(tx, contact) && requestsOf(tx, contact.key).length === 0)
     dropContact(tx, deps.keyring, contact, now)
-  count(tx, form, { expired_count: 1 }, now)
+  if (!bounced) count(tx, form, { expired: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: bounced ? 'bounced' : 'expired' }))
   if (bounced) pauseIfAbused(tx, deps, form, now)
 }

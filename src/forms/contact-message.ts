@@ -15,7 +15,7 @@ import { db } from '../store/query.ts'
 import { formByKey } from './forms.ts'
 import { shownLabel, wordsOf } from './hosted.ts'
 import { limitsOf } from './limits.ts'
-import { pauseIfFull, sentInHour } from './limits-form.ts'
+import { countSent } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
 import type { FormInput } from './signup-input.ts'
 import { count } from './signup.ts'
@@ -36,7 +36,7 @@ interface ContactMessage {
 
 /** Delivers a message to the inbox of its form. Returns false if the form is not open any more. */
 export function deliverMessage(deps: ContactMessageDeps, given: ContactMessage, now: number): Promise<boolean> {
-  const { messages } = limitsOf(deps.store)
+  const times = limitsOf(deps.store).forms
   return deps.store.write((tx) => {
     const form = formByKey(tx, given.form.key)
     const inbox =
@@ -45,12 +45,11 @@ export function deliverMessage(deps: ContactMessageDeps, given: ContactMessage, 
             db.selectFrom('inboxes').selectAll().where('key', '=', form.inbox_key).where('deleted_at', 'is', null),
           )
         : undefined
-    if (!form || !inbox || pauseIfFull(tx, deps, form, sentInHour(messages, form, now), now)) return false
-    messages.add(form.key, now)
+    if (!form || !inbox || !countSent(tx, { ...deps, times }, form, now)) return false
     const { hostname } = deps.config
     const message = composed(tx, deps, { ...given, form, inbox }, now)
     writeOwnMessage(tx, { hostname, inbox, message }, now)
-    count(tx, form, { requested_count: 1 }, now)
+    count(tx, form, { requested: 1 }, now)
     tx.afterCommit(() => FORM_EVENTS.messages.add())
     return true
   })

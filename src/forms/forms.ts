@@ -30,27 +30,10 @@ export interface FormTarget {
   inbox_key: number | null
 }
 
-type TextColumn =
-  | 'single_reason'
-  | 'title'
-  | 'intro'
-  | 'consent_text'
-  | 'button'
-  | 'confirm_note'
-  | 'controller'
-  | 'privacy_url'
-  | 'requested_url'
-  | 'confirmed_url'
-  | 'from_address'
-  | 'reply_to'
-  | 'welcome_subject'
-  | 'welcome_html'
+type Encoded = 'consent_checkbox' | 'fields' | 'origins' | 'translations'
 
-export type FormContent = { [Name in TextColumn]?: string | null | undefined } & {
-  name?: string | undefined
-  opt_in?: FormRow['opt_in'] | undefined
+export type FormContent = { [Name in Exclude<keyof FormRow, Encoded>]?: FormRow[Name] | undefined } & {
   consent_checkbox?: boolean | undefined
-  language?: string | undefined
   translations?: Readonly<Record<string, FormWords>> | undefined
   fields?: readonly AskedField[] | undefined
   origins?: readonly string[] | undefined
@@ -68,35 +51,6 @@ function columns({ consent_checkbox, fields, origins, translations, ...rest }: F
   }
 }
 
-const NOTHING = {
-  single_reason: null,
-  title: null,
-  intro: null,
-  consent_text: null,
-  consent_checkbox: 0,
-  button: null,
-  confirm_note: null,
-  controller: null,
-  privacy_url: null,
-  translations: '{}',
-  fields: '[]',
-  origins: '[]',
-  requested_url: null,
-  confirmed_url: null,
-  from_address: null,
-  reply_to: null,
-  welcome_subject: null,
-  welcome_html: null,
-} as const
-
-const NO_COUNTS = {
-  requested_count: 0,
-  confirmed_count: 0,
-  refused_count: 0,
-  expired_count: 0,
-  stopped_count: 0,
-} as const
-
 /** Creates a draft. Throws 422 if the slug is taken, or if the account has too many forms. */
 export function addForm(
   { clock, store }: FormDeps,
@@ -113,8 +67,11 @@ export function addForm(
         .values({
           id: newId(now),
           ...target,
-          ...NOTHING,
           opt_in: 'double',
+          consent_checkbox: 0,
+          translations: '{}',
+          fields: '[]',
+          origins: '[]',
           language: languageOf(tx, target),
           ...columns(given),
           name: given.name,
@@ -123,7 +80,11 @@ export function addForm(
           // Robots fill in every field, and browsers fill in fields whose names they know.
           honeypot: `website_${someRandom(4).toString('hex')}`,
           version: 1,
-          ...NO_COUNTS,
+          requested_count: 0,
+          confirmed_count: 0,
+          refused_count: 0,
+          expired_count: 0,
+          stopped_count: 0,
           status_at: now,
           created_at: now,
           updated_at: now,
@@ -239,29 +200,31 @@ export function moveForm(
   return row !== undefined
 }
 
-const missing = (name: keyof FormRow, why: string): Problem => ({
-  code: 'required',
-  detail: `"${name}" is missing. ${why}`,
-  source: { pointer: `/data/attributes/${name}` },
+/** A problem of an attribute. `path`: the part of it, by JSON Pointer. */
+const problem = (code: 'required' | 'invalid', path: string, detail: string): Problem => ({
+  code,
+  detail,
+  source: { pointer: `/data/attributes/${path}` },
 })
+const missing = (name: keyof FormRow, why: string): Problem => problem('required', name, `"${name}" is missing. ${why}`)
 
 /** What people must see on a form that is open. */
 function absent(form: FormRow): Problem[] {
-  const needed = [
-    ['title', 'Set the title that people see.'],
-    ...(form.audience_key === null ? [] : [['consent_text', 'Set the text that people agree to.'] as const]),
-    ['controller', 'Set who is responsible for the data.'],
-    ['privacy_url', 'Set the URL of your privacy notice.'],
-  ] as const
-  const problems = needed.filter(([name]) => form[name] === null).map(([name, why]) => missing(name, why))
+  const agreed = 'Set the text that people agree to.'
+  const needed = {
+    title: 'Set the title that people see.',
+    ...(form.audience_key !== null && { consent_text: agreed }),
+    controller: 'Set who is responsible for the data.',
+    privacy_url: 'Set the URL of your privacy notice.',
+  }
   const untranslated = Object.entries(textsOfForm(form).languages)
     .filter(([tag, words]) => tag !== form.language && form.audience_key !== null && words.consent_text === null)
-    .map(([tag]) => ({
-      code: 'required' as const,
-      detail: `"consent_text" is missing in the translation "${tag}". Set the text that people agree to.`,
-      source: { pointer: `/data/attributes/translations/${tag}/consent_text` },
-    }))
-  return [...problems, ...untranslated]
+    .map(([tag]) => {
+      const detail = `"consent_text" is missing in the translation "${tag}". ${agreed}`
+      return problem('required', `translations/${tag}/consent_text`, detail)
+    })
+  const own = Object.entries(needed).map(([name, why]) => [name as keyof typeof needed, why] as const)
+  return [...own.filter(([name]) => form[name] === null).map(([name, why]) => missing(name, why)), ...untranslated]
 }
 
 /** Throws 422 if a form cannot be opened. */
@@ -285,12 +248,6 @@ function requireReady(reader: Reader, form: FormRow): void {
     )
 }
 
-const fault = (name: string, detail: string): Problem => ({
-  code: 'invalid',
-  detail,
-  source: { pointer: `/data/attributes/${name}` },
-})
-
 /** Checks that need the whole form. Throws 422. */
 function check(reader: Reader, form: FormRow): void {
   const { name: domain } = reader.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
@@ -305,7 +262,11 @@ function check(reader: Reader, form: FormRow): void {
   for (const name of ['requested_url', 'confirmed_url'] as const)
     if (form[name] !== null && !origins.includes(new URL(form[name]).origin))
       problems.push(
-        fault(name, `"${name}" must be on one of the "origins". Add ${new URL(form[name]).origin} to them.`),
+        problem(
+          'invalid',
+          name,
+          `"${name}" must be on one of the "origins". Add ${new URL(form[name]).origin} to them.`,
+        ),
       )
   if ((form.welcome_subject === null) !== (form.welcome_html === null))
     problems.push(
@@ -316,17 +277,23 @@ function check(reader: Reader, form: FormRow): void {
     )
   if (Object.hasOwn(JSON.parse(form.translations) as object, form.language))
     problems.push(
-      fault('translations', `"translations" must not contain "${form.language}", the language of the form.`),
+      problem(
+        'invalid',
+        'translations',
+        `"translations" must not contain "${form.language}", the language of the form.`,
+      ),
     )
   const keys = new Set(fields.map(({ key }) => key))
   for (const [tag, { labels }] of Object.entries(languages))
-    for (const key of Object.keys(labels))
-      if (!keys.has(key))
-        problems.push(
-          fault(`translations/${tag}/labels/${key}`, `"${key}" is not a key of "fields". Remove its label.`),
-        )
+    for (const key of Object.keys(labels).filter((each) => !keys.has(each))) {
+      const detail = `"${key}" is not a key of "fields". Remove its label.`
+      problems.push(problem('invalid', `translations/${tag}/labels/${key}`, detail))
+    }
   if (problems.length > 0) throw new Refusal(problems)
 }
+
+/** The signal of a commit that removes a form. */
+export const FORM_REMOVED = 'form removed'
 
 /** Deletes a form. Its versions stay, because consents name them, and its slug is not given to another form. */
 export function removeForm({ clock, store }: FormDeps, key: number): Promise<void> {
@@ -335,6 +302,7 @@ export function removeForm({ clock, store }: FormDeps, key: number): Promise<voi
     const form = formByKey(tx, key)
     if (form) moveForm(tx, form, 'close', now)
     tx.run(db.updateTable('forms').set({ deleted_at: now, updated_at: now }).where('key', '=', key))
+    tx.signal(FORM_REMOVED)
   })
 }
 
@@ -358,13 +326,7 @@ export const isAvailable = (reader: Reader, form: FormRow): boolean =>
 
 /** Whether the audience or the inbox of a form still exists. */
 function hasTarget(reader: Reader, { audience_key, inbox_key }: FormRow): boolean {
-  const found =
-    audience_key === null
-      ? reader.first(
-          db.selectFrom('inboxes').select('key').where('key', '=', inbox_key).where('deleted_at', 'is', null),
-        )
-      : reader.first(
-          db.selectFrom('audiences').select('key').where('key', '=', audience_key).where('deleted_at', 'is', null),
-        )
-  return found !== undefined
+  const [table, key] =
+    audience_key === null ? (['inboxes', inbox_key] as const) : (['audiences', audience_key] as const)
+  return reader.first(raw(`select 1 from ${table} where key = ? and deleted_at is null`, [key])) !== undefined
 }

@@ -5,9 +5,10 @@ import { html, raw } from 'hono/html'
 import type { Config } from '../base/config.ts'
 import { escapeHtml } from '../message/template.ts'
 import { acceptedLanguages, languageIn, textsIn, type Texts } from '../recipients/languages.ts'
-import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
+import { recipientPage, senderOf, type RecipientPage } from '../recipients/recipient-page.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
+import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import {
   labelIn,
@@ -39,7 +40,7 @@ export interface ShownForm {
   texts: FormTexts
   /** The language of the page (`formLanguage`). */
   language: string
-  /** Proves when the form was shown (signup-token.ts). */
+  /** Proves when the form was shown (tokens.ts). */
   token: string
   status?: 200 | 422
   /** What was typed, by the names of the controls. */
@@ -75,32 +76,86 @@ export function formLanguage(context: Context, texts: FormTexts, sent?: string):
 
 /** Responds with a form: as it is at first, or with the errors and the values that were typed. */
 export function formPage(context: Context, deps: FormPageDeps, form: FormRow, shown: ShownForm) {
-  const { errors = [], language, status = 200, texts } = shown
+  const { errors = [], language, status = 200, texts, token } = shown
   const words = wordsOf(language)
   const { title } = wordsIn(texts, language)
-  const { name } = deps.store.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
-  const redirect = form.requested_url === null ? undefined : new URL(form.requested_url).origin
-  return recipientPage(context, words, {
+  return postPage(context, deps, form, {
     status,
     title,
     ...(language !== words.lang && { heading: html`<span lang="${language}">${title}</span>` }),
     languages: Object.keys(texts.languages),
+    words,
+    texts,
+    above: errors.length > 0 ? errorSummary(words, errors) : '',
+    sent: html`<input type="hidden" name="t" value="${token}" />${formFields(form, shown)}`,
+    below: privacyLink(words, texts),
+  })
+}
+
+interface PostPage extends Omit<RecipientPage, 'body' | 'sender' | 'formTo'> {
+  words: Texts
+  texts: Pick<FormTexts, 'controller'>
+  above: Html | ''
+  /** What the form of the page contains. */
+  sent: Html
+  below?: Html | ''
+}
+
+/** Responds with a page that sends something to a form. */
+export function postPage(
+  context: Context,
+  deps: FormPageDeps,
+  form: FormRow,
+  { above, below = '', sent, texts, words, ...page }: PostPage,
+) {
+  const { name } = deps.store.one(db.selectFrom('domains').select('name').where('key', '=', form.domain_key))
+  return recipientPage(context, words, {
+    ...page,
     sender: senderOf(deps, form.user_key, texts.controller ?? name),
-    ...(redirect !== undefined && { formTo: redirect }),
-    body: html`${errors.length > 0 ? errorSummary(words, errors) : ''}
+    ...(form.requested_url !== null && { formTo: new URL(form.requested_url).origin }),
+    body: html`${above}
       <form
         method="post"
         action="${FORMS_PATH}/${form.slug}"
         ${isContact(form) ? html`enctype="multipart/form-data"` : ''}
       >
-        <input type="hidden" name="t" value="${shown.token}" />
-        ${formFields(form, shown)}
+        ${sent}
       </form>
-      ${privacyLink(words, texts)}`,
+      ${below}`,
   })
 }
 
-const isContact = ({ audience_key }: Pick<FormRow, 'audience_key'>): boolean => audience_key === null
+/** Responds with a page of one paragraph. `title` and `text`: the keys of the texts. */
+export const shortPage = (
+  context: Context,
+  texts: Texts,
+  { more, status, text, title, values }: ShortPage,
+): Response | Promise<Response> =>
+  recipientPage(context, texts, {
+    status,
+    title: texts.t(title),
+    body: html`<p role="status">${texts.t(text, values)}</p>
+      ${more ?? ''}`,
+  })
+
+export interface ShortPage {
+  status: PageStatus
+  title: string
+  text: string
+  values?: Readonly<Record<string, string>>
+  more?: Html
+}
+
+/** The answer if a body was not read. */
+export const unreadPost = (status: 408 | 413 | 415): ShortPage => ({
+  status,
+  title: 'post_refused_title',
+  text: status === 415 ? 'unsupported_text' : 'post_refused_text',
+})
+
+export const BUSY: ShortPage = { status: 503, title: 'too_many_title', text: 'busy_text' }
+
+export const isContact = ({ audience_key }: Pick<FormRow, 'audience_key'>): boolean => audience_key === null
 
 /** The list of the errors of a page, which takes the focus (AU12). */
 export function errorSummary({ t }: Pick<Texts, 't'>, errors: readonly FormError[]): Html {
@@ -174,101 +229,100 @@ function controlFor(texts: FormTexts, field: AskedField, language: string): Cont
   }
 }
 
+type Filled = Pick<ShownForm, 'errors' | 'language' | 'values'>
+
+/** The error at a control above it, and the attributes of the control. */
+function faultAt({ errors = [] }: Filled, name: string, describedBy = ''): { above: Html | ''; attributes: Html | '' } {
+  const id = idOf(name)
+  const error = errors.find(({ field }) => field === name)
+  const described = [describedBy, error ? `${id}-error` : ''].filter(Boolean).join(' ')
+  return {
+    above: error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : '',
+    attributes: html`${error ? html`aria-invalid="true"` : ''}${described === '' ? '' : html` aria-describedby="${described}"`}`,
+  }
+}
+
 function control(
-  { errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>,
+  shown: Filled,
   { autocomplete = 'off', label, name, own = '', required, rows, type = 'text' }: Control,
 ): Html {
-  const [id, value, { t }] = [idOf(name), values[name] ?? '', wordsOf(language)]
-  const error = errors.find(({ field }) => field === name)
+  const [id, value, { t }] = [idOf(name), shown.values?.[name] ?? '', wordsOf(shown.language)]
+  const { above, attributes } = faultAt(shown, name)
   const more = html`id="${id}" name="${name}" autocomplete="${autocomplete}" ${required ? html`required` : ''}
-  ${error ? html`aria-invalid="true" aria-describedby="${id}-error"` : ''}`
+  ${attributes}`
   return html`<label for="${id}"
       ><span ${own}>${label}</span>${required ? html` <span class="soft">(${t('required')})</span>` : ''}</label
     >
-    ${error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : ''}
+    ${above}
     ${rows === undefined ? html`<input type="${type}" ${more} maxlength="${name === 'email' ? 254 : MAX_FIELD}" value="${value}" />` : html`<textarea ${more} rows="${rows}" maxlength="${MAX_MESSAGE}">${raw('\n')}${value}</textarea>`}`
 }
 
 /** Never ticked beforehand, and not after an error either, unless it was ticked then. */
-function consentBox({ errors = [], language, values = {} }: Pick<ShownForm, 'errors' | 'language' | 'values'>): Html {
-  const { t } = wordsOf(language)
-  const [id, error] = [idOf('consent'), errors.find(({ field }) => field === 'consent')]
-  return html`${error ? html`<p id="${id}-error" class="error bad">${error.detail}</p>` : ''}
-    <label class="tick" for="${id}"
-      ><input
-        type="checkbox"
-        id="${id}"
-        name="consent"
-        value="yes"
-        required
-        ${values['consent'] === 'yes' ? html`checked` : ''}
-        ${error ? html`aria-invalid="true"` : ''}
-        aria-describedby="consent-text${error ? ` ${id}-error` : ''}"
-      />
-      ${t('consent_label')}</label
+function consentBox(shown: Filled): Html {
+  const { above, attributes } = faultAt(shown, 'consent', 'consent-text')
+  const ticked = shown.values?.['consent'] === 'yes' ? html`checked` : ''
+  return html`${above}
+    <label class="tick" for="${idOf('consent')}"
+      ><input type="checkbox" id="${idOf('consent')}" name="consent" value="yes" required ${attributes} ${ticked} />
+      ${wordsOf(shown.language).t('consent_label')}</label
     >`
 }
 
-const privacyLink = ({ t }: Texts, { privacy_url }: FormTexts): Html | '' =>
+export const privacyLink = ({ t }: Texts, { privacy_url }: Pick<FormTexts, 'privacy_url'>): Html | '' =>
   privacy_url === null ? '' : html`<p class="soft"><a href="${privacy_url}">${t('privacy_notice')}</a></p>`
 
 /** Responds that a form does not exist, or that it is closed. */
-export function noFormPage(context: Context, form: FormRow | undefined, { t, ...words }: Texts) {
-  const [status, title, text] =
-    form === undefined
-      ? ([404, 'form_missing_title', 'form_missing_text'] as const)
-      : ([410, 'closed_title', isContact(form) ? 'closed_contact_text' : 'closed_text'] as const)
-  return recipientPage(context, { t, ...words }, { status, title: t(title), body: html`<p>${t(text)}</p>` })
-}
+export const noFormPage = (context: Context, form: FormRow | undefined, texts: Texts) =>
+  shortPage(
+    context,
+    texts,
+    form
+      ? { status: 410, title: 'closed_title', text: isContact(form) ? 'closed_contact_text' : 'closed_text' }
+      : { status: 404, title: 'form_missing_title', text: 'form_missing_text' },
+  )
 
 /** The whole form for another website, in its default language: it posts to this server, and needs no script. */
 export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
   const texts = textsOfForm(form)
-  const { language } = texts
+  const { consent_checkbox, controller, fields, language, privacy_url } = texts
   const { lang, t } = wordsOf(language)
   const { button, consent_text, intro, title } = wordsIn(texts, language)
   const contact = isContact(form)
-  const must = ` (${t('required')})`
-  const labelled = (label: string, required: boolean, field: string): string =>
-    `<p><label>${escapeHtml(label)}${required ? escapeHtml(must) : ''}<br>${field}</label></p>`
-  const paragraph = (text: string | null): string[] =>
-    text === null ? [] : [`<p>${escapeHtml(text).replaceAll('\n', '<br>')}</p>`]
-  const input = (name: string, attributes: string, required: boolean): string =>
-    `<input name="${escapeHtml(name)}" ${attributes}${required ? ' required' : ''}>`
-  const asked = texts.fields.map((field) => {
-    const attributes = `type="text" maxlength="${MAX_FIELD}"${field.key === 'name' ? ' autocomplete="name"' : ''}`
-    return labelled(
-      shownLabel(texts, field, language),
-      field.required,
-      input(controlOf(field), attributes, field.required),
-    )
+  const shown = (text: string | null): string =>
+    text === null ? '' : `<p>${escapeHtml(text).replaceAll('\n', '<br>')}</p>`
+  const labelled = (label: string, control: string, required = true, end = ''): string =>
+    `<p><label>${escapeHtml(required ? `${label} (${t('required')})` : label)}<br>${control}${required ? ' required' : ''}>${end}</label></p>`
+  const asked = fields.map((field) => {
+    const complete = field.key === 'name' ? ' autocomplete="name"' : ''
+    const control = `<input name="${controlOf(field)}" type="text" maxlength="${MAX_FIELD}"${complete}`
+    return labelled(shownLabel(texts, field, language), control, field.required)
   })
-  const ticked = texts.consent_checkbox && !contact
   const tick = `<p><label><input type="checkbox" name="consent" value="yes" required> ${escapeHtml(t('consent_label'))}</label></p>`
-  const privacy = texts.privacy_url
+  const ticked = consent_checkbox && !contact
   return [
     `<form method="post" action="${escapeHtml(formUrl(config, form))}" accept-charset="utf-8" lang="${language}"${contact ? ' enctype="multipart/form-data"' : ''}>`,
     `<h2>${escapeHtml(title)}</h2>`,
-    ...paragraph(intro),
-    labelled(t('email_label'), true, input('email', 'type="email" autocomplete="email" maxlength="254"', true)),
+    shown(intro),
+    labelled(t('email_label'), '<input name="email" type="email" autocomplete="email" maxlength="254"'),
     ...asked,
-    ...(contact
-      ? [
-          labelled(
-            t('message_label'),
-            true,
-            `<textarea name="message" rows="6" maxlength="${MAX_MESSAGE}" required></textarea>`,
-          ),
-        ]
-      : []),
+    contact
+      ? labelled(
+          t('message_label'),
+          `<textarea name="message" rows="6" maxlength="${MAX_MESSAGE}"`,
+          true,
+          '</textarea>',
+        )
+      : '',
     `<div style="position:absolute;left:-9999px" aria-hidden="true"><label>${escapeHtml(t('honeypot_label'))} <input type="text" name="${form.honeypot}" tabindex="-1" autocomplete="off"></label></div>`,
     `<input type="hidden" name="version" value="${form.version}"><input type="hidden" name="lang" value="${language}">`,
-    ...(ticked ? [...paragraph(consent_text), tick] : []),
+    ticked ? shown(consent_text) + tick : '',
     `<p><button type="submit"${button === null && lang !== language ? ` lang="${lang}"` : ''}>${escapeHtml(button ?? t(contact ? 'send_button' : 'subscribe_button'))}</button></p>`,
-    ...paragraph(texts.controller === null ? null : t('controller_note', { controller: texts.controller })),
-    ...(ticked ? [] : paragraph(consent_text)),
-    ...(contact ? [] : paragraph(t('unsubscribe_note'))),
-    ...(privacy === null ? [] : [`<p><a href="${escapeHtml(privacy)}">${escapeHtml(t('privacy_notice'))}</a></p>`]),
+    shown(controller === null ? null : t('controller_note', { controller })),
+    ticked ? '' : shown(consent_text),
+    contact ? '' : shown(t('unsubscribe_note')),
+    privacy_url === null ? '' : `<p><a href="${escapeHtml(privacy_url)}">${escapeHtml(t('privacy_notice'))}</a></p>`,
     '</form>',
-  ].join('\n')
+  ]
+    .filter(Boolean)
+    .join('\n')
 }

@@ -10,7 +10,7 @@ import { membersOf } from '../users/members.ts'
 import { addNotice, ownerAddress } from '../users/notices.ts'
 import { userByKey } from '../users/users.ts'
 import { moveForm } from './forms.ts'
-import type { MessageLimits } from './limits.ts'
+import type { FormTimes } from './limits.ts'
 import type { FormRow } from './versions.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
 
@@ -26,21 +26,12 @@ export interface FormLimitDeps {
 /** The hour before `now`, but not before the form was opened: its owner has seen what was earlier. */
 const since = ({ status_at }: FormRow, now: number): number => Math.max(now - HOUR, status_at)
 
-/** How often a form was sent in the last hour, for any address: it must not show which addresses are known. */
-export const sentInHour = (messages: MessageLimits, form: FormRow, now: number): number =>
-  messages.since(form.key, since(form, now))
+/** How often a form was sent in the last hour. */
+export const sentInHour = (times: FormTimes, form: FormRow, now: number): number =>
+  times.since(form.key, since(form, now))
 
-/** The sign-ups of a form in the last hour that asked for a confirmation. */
-export const signupsInHour = (reader: Reader, form: FormRow, now: number): number =>
-  reader.one(
-    raw<{ count: number }>('select count(*) as count from consents where form_key = ? and created_at >= ?', [
-      form.key,
-      since(form, now),
-    ]),
-  ).count
-
-/** Pauses an open form if its results in the last hour show abuse. Returns whether it did. */
-export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: FormRow, now: number): boolean {
+/** Pauses an open form if its results in the last hour show abuse. */
+export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: FormRow, now: number): void {
   const from = since(form, now)
   const { bounced, refused, sent } = tx.one(
     raw<{ sent: number; bounced: number; refused: number }>(
@@ -51,44 +42,46 @@ export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: FormRow, now: n
       [from, from, from, form.key, from],
     ),
   )
-  if (sent < FEWEST) return false
+  if (sent < FEWEST) return
   const emails = `${sent} confirmation emails in the last hour`
   if (bounced > sent * MOST_BOUNCED)
-    return pauseByLimit(tx, deps, form, `${bounced} of ${emails} were rejected by the receiving servers.`, now)
-  if (refused >= MOST_REFUSED)
-    return pauseByLimit(tx, deps, form, `${refused} recipients of ${emails} refused or complained.`, now)
-  return false
+    pause(tx, deps, form, `${bounced} of ${emails} were rejected by the receiving servers.`, now)
+  else if (refused >= MOST_REFUSED)
+    pause(tx, deps, form, `${refused} recipients of ${emails} refused or complained.`, now)
 }
 
-/** Pauses an open form, and notifies owner and members who manage campaigns. Returns false if it is not open. */
-export function pauseByLimit(tx: Tx, { config }: FormLimitDeps, form: FormRow, reason: string, now: number): boolean {
-  if (!moveForm(tx, form, 'limit', now, reason)) return false
+/** Pauses a form if it is open, and notifies its owner and the members who manage campaigns. */
+function pause(tx: Tx, { config }: FormLimitDeps, form: FormRow, reason: string, now: number): void {
+  if (!moveForm(tx, form, 'limit', now, reason)) return
   tx.afterCommit(() => FORM_EVENTS.paused.add())
   const { domain_key, id, name, user_key } = form
+  const effect =
+    form.audience_key === null
+      ? 'Visitors cannot send messages until you open it.'
+      : 'New sign-ups are accepted and wait, without an email, for at most 24 hours.'
   const notice = {
     user_key,
     domain_key,
     subject: `The form ${name} is paused`,
-    text: `The form ${name} was paused automatically: ${reason}\n\n${form.audience_key === null ? 'Visitors cannot send messages until you open it.' : 'New sign-ups are accepted and wait, without an email, for at most 24 hours.'} Check the form, then open it again:\n${config.http.public_url}/forms/${id}\n`,
+    text: `The form ${name} was paused automatically: ${reason}\n\n${effect} Check the form, then open it again:\n${config.http.public_url}/forms/${id}\n`,
   }
   addNotice(tx, notice, now)
   for (const recipient of managers(tx, user_key)) addNotice(tx, { ...notice, recipient }, now)
-  return true
 }
 
 /** The addresses of the members who manage campaigns, without the one who gets the notice of the account. */
-function managers(reader: Reader, userKey: number): string[] {
-  const members = membersOf(reader, userKey).filter(
-    ({ joined_at, role }) => joined_at !== null && rightsOf(role).scopes.has('campaigns:write'),
-  )
-  const addresses = members.flatMap(({ member_key }) => userByKey(reader, member_key)?.email ?? [])
-  return addresses.filter((address) => address !== ownerAddress(reader, userKey))
-}
+const managers = (reader: Reader, userKey: number): string[] =>
+  membersOf(reader, userKey)
+    .filter(({ joined_at, role }) => joined_at !== null && rightsOf(role).scopes.has('campaigns:write'))
+    .flatMap(({ member_key }) => userByKey(reader, member_key)?.email ?? [])
+    .filter((address) => address !== ownerAddress(reader, userKey))
 
-/** Pauses an open form that got `inHour` sign-ups or messages in the last hour, if that is too many. */
-export function pauseIfFull(tx: Tx, deps: FormLimitDeps, form: FormRow, inHour: number, now: number): boolean {
+/** Counts that a form was sent, and pauses it if that was too often in the last hour. Returns whether it is open. */
+export function countSent(tx: Tx, deps: FormLimitDeps & { times: FormTimes }, form: FormRow, now: number): boolean {
   const { per_form } = deps.config.signup
-  if (inHour < per_form) return false
   const what = counted(per_form, form.audience_key === null ? 'message' : 'sign-up')
-  return pauseByLimit(tx, deps, form, `It got more than ${what} in an hour.`, now)
+  const full = sentInHour(deps.times, form, now) >= per_form
+  if (full) pause(tx, deps, form, `It got more than ${what} in an hour.`, now)
+  deps.times.add(form.key, now)
+  return form.status === 'open' && !full
 }

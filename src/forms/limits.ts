@@ -1,6 +1,7 @@
 // The limits of public requests (AU38, AU46): how many one client sends, and how many are processed at once. Clients
 // are kept in memory by their address, or the /64 of IPv6. A restart forgets them.
 import { DAY, MINUTE } from '../base/clock.ts'
+import { keepNewest } from '../base/maps.ts'
 import type { Config } from '../base/config.ts'
 import type { Keyring } from '../base/keyring.ts'
 import { customerOf } from '../base/network.ts'
@@ -25,8 +26,13 @@ export class ClientLimits {
     // Written again, so that the map is in the order of the last requests.
     this.#times.delete(client)
     this.#times.set(client, times)
-    if (this.#times.size > MOST_CLIENTS) this.#times.delete(this.#times.keys().next().value ?? '')
+    keepNewest(this.#times, MOST_CLIENTS)
     return wait
+  }
+
+  /** Does not count the last request: it had an error of typing, which costs nothing. */
+  giveBack(client: string): void {
+    this.#times.get(client)?.pop()
   }
 }
 
@@ -61,8 +67,8 @@ export class Slots {
 export const clientHash = (keyring: Keyring, address: string): string =>
   keyring.mac('client', customerOf(address)).toString('hex')
 
-/** The times at which each form was sent, in memory. */
-export class MessageLimits {
+/** The times at which each form was sent, in memory, for any address: they must not show which addresses are known. */
+export class FormTimes {
   readonly #times = new Map<number, number[]>()
 
   /** How often a form was sent from a time on. Earlier times are forgotten. */
@@ -73,16 +79,13 @@ export class MessageLimits {
   }
 
   add(form: number, now: number): void {
-    const times = this.#times.get(form) ?? []
-    times.push(now)
-    if (times.length > MOST_TIMES) times.shift()
-    this.#times.set(form, times)
+    this.#times.set(form, [...(this.#times.get(form) ?? []), now].slice(-MOST_TIMES))
   }
 }
 
 export interface PublicLimits {
   clients: ClientLimits
-  messages: MessageLimits
+  forms: FormTimes
   /** Requests with a body that are processed. */
   slots: Slots
 }
@@ -94,7 +97,7 @@ const limits = new WeakMap<object, PublicLimits>()
 export function limitsOf(store: object): PublicLimits {
   const known = limits.get(store)
   if (known) return known
-  const made = { clients: new ClientLimits(), messages: new MessageLimits(), slots: new Slots(MOST_AT_ONCE) }
+  const made = { clients: new ClientLimits(), forms: new FormTimes(), slots: new Slots(MOST_AT_ONCE) }
   limits.set(store, made)
   return made
 }

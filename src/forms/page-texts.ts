@@ -1,66 +1,44 @@
 // The controls that edit a form: its texts, its fields and its translations.
 import { html } from 'hono/html'
-import type { FormFields } from '../views/form.ts'
+import { storedFields, type FormFields } from '../views/form.ts'
 import { field } from '../views/html/forms.ts'
 import type { Form } from '../views/html/place.ts'
-import { flag, objects, record, text, texts, type Thing } from '../views/html/visit.ts'
+import { flag, objects, record, texts, type Thing } from '../views/html/visit.ts'
 import type { Html } from '../views/html/widgets.ts'
-import type { forms } from './api.ts'
+import { forms } from './api.ts'
 
 type FormThing = Thing<typeof forms>
 
 /** The fields besides the email address and the name. */
 const MOST_FIELDS = 3
 
-const orNull = (name: string) => (given: Form) => given.get(name).trim() || null
 const isSignUp = ({ relationships }: FormThing): boolean => Boolean(relationships?.['audience']?.data)
-
-const choice = (yes: string, no: string) =>
-  [
-    ['', no],
-    ['yes', yes],
-  ] as const
 
 /** The texts that people see, in the default language. */
 const texted = (one: FormThing): FormFields => ({
-  name: { label: 'Name', value: text(one, 'name'), hint: 'Only you see it.', required: true },
-  title: { label: 'Title', value: text(one, 'title'), read: orNull('title') },
-  intro: { label: 'Introduction', value: text(one, 'intro'), lines: 3, read: orNull('intro') },
+  name: { label: 'Name', hint: 'Only you see it.', required: true },
+  title: { label: 'Title' },
+  intro: { label: 'Introduction', lines: 3 },
   ...(isSignUp(one) && {
     consent_text: {
       label: 'Consent text',
-      value: text(one, 'consent_text'),
       lines: 4,
       hint: 'The text that people agree to. Say what you send and how often. It is kept as proof.',
-      read: orNull('consent_text'),
     },
     consent_checkbox: {
       label: 'Consent is given with',
       value: flag(one, 'consent_checkbox') ? 'yes' : '',
-      options: choice('a checkbox', 'the button'),
+      options: [
+        ['', 'the button'],
+        ['yes', 'a checkbox'],
+      ],
       read: (given: Form) => given.get('consent_checkbox') === 'yes',
     },
   }),
-  button: {
-    label: 'Button',
-    value: text(one, 'button'),
-    hint: 'If empty, it is “Subscribe” or “Send” in the language.',
-    read: orNull('button'),
-  },
-  controller: {
-    label: 'Responsible for the data',
-    value: text(one, 'controller'),
-    hint: 'Name and place of your organisation.',
-    read: orNull('controller'),
-  },
-  privacy_url: {
-    label: 'Privacy notice',
-    type: 'url',
-    value: text(one, 'privacy_url'),
-    hint: 'https://…',
-    read: orNull('privacy_url'),
-  },
-  language: { label: 'Language', value: text(one, 'language'), hint: 'A language tag, such as en or pt-BR.' },
+  button: { label: 'Button', hint: 'If empty, it is “Subscribe” or “Send” in the language.' },
+  controller: { label: 'Responsible for the data', hint: 'Name and place of your organisation.' },
+  privacy_url: { label: 'Privacy notice', type: 'url', hint: 'https://…' },
+  language: { label: 'Language', hint: 'A language tag, such as en or pt-BR.' },
 })
 
 const REQUIRED = [
@@ -185,10 +163,9 @@ function translationsIn(given: Form): Record<string, object> {
 }
 
 /** How people subscribe, and the emails after that. */
-const subscribed = (one: FormThing): FormFields => ({
+const SUBSCRIBED: FormFields = {
   opt_in: {
     label: 'Confirmation',
-    value: text(one, 'opt_in'),
     options: [
       ['double', 'Subscribers confirm by email'],
       ['single', 'None: anybody can subscribe any address'],
@@ -196,37 +173,15 @@ const subscribed = (one: FormThing): FormFields => ({
   },
   single_reason: {
     label: 'Reason without a confirmation',
-    value: text(one, 'single_reason'),
     hint: 'Required without a confirmation, for example that people are signed in.',
-    read: orNull('single_reason'),
   },
-  confirm_note: {
-    label: 'Note in the confirmation email',
-    value: text(one, 'confirm_note'),
-    lines: 3,
-    read: orNull('confirm_note'),
-  },
-  from_address: { label: 'From', value: text(one, 'from_address'), read: orNull('from_address') },
-  reply_to: { label: 'Reply-To', value: text(one, 'reply_to'), read: orNull('reply_to') },
-  welcome_subject: {
-    label: 'Subject of the welcome email',
-    value: text(one, 'welcome_subject'),
-    read: orNull('welcome_subject'),
-  },
-  welcome_html: {
-    label: 'HTML of the welcome email',
-    value: text(one, 'welcome_html'),
-    lines: 6,
-    hint: 'Merge tags such as {{name}} are replaced.',
-    read: orNull('welcome_html'),
-  },
-  confirmed_url: {
-    label: 'Page after the confirmation',
-    type: 'url',
-    value: text(one, 'confirmed_url'),
-    read: orNull('confirmed_url'),
-  },
-})
+  confirm_note: { label: 'Note in the confirmation email', lines: 3 },
+  from_address: { label: 'From' },
+  reply_to: { label: 'Reply-To' },
+  welcome_subject: { label: 'Subject of the welcome email' },
+  welcome_html: { label: 'HTML of the welcome email', lines: 6, hint: 'Merge tags such as {{name}} are replaced.' },
+  confirmed_url: { label: 'Page after the confirmation', type: 'url' },
+}
 
 /** The websites that contain the form. */
 const placed = (one: FormThing): FormFields => ({
@@ -235,27 +190,21 @@ const placed = (one: FormThing): FormFields => ({
     value: texts(one, 'origins').join('\n'),
     lines: 3,
     hint: 'One origin on each line, such as https://www.example.org.',
-    read: (given) =>
-      given
-        .get('origins')
-        .split('\n')
-        .map((each) => each.trim())
-        .filter(Boolean),
+    read: (given) => given.get('origins').split(/\s+/).filter(Boolean),
   },
   requested_url: {
     label: 'Page after the form was sent',
     type: 'url',
-    value: text(one, 'requested_url'),
     hint: 'On one of these websites. If empty, it is a page of this server.',
-    read: orNull('requested_url'),
   },
 })
 
 /** The fields of the page of a form, in their order. */
-export const editFields = (one: FormThing): FormFields => ({
-  ...texted(one),
-  ...asked(one),
-  ...translated(one),
-  ...placed(one),
-  ...(isSignUp(one) && subscribed(one)),
-})
+export const editFields = (one: FormThing): FormFields =>
+  storedFields(forms, one, {
+    ...texted(one),
+    ...asked(one),
+    ...translated(one),
+    ...placed(one),
+    ...(isSignUp(one) && SUBSCRIBED),
+  })

@@ -121,7 +121,8 @@ const ACTIONS: Actions<typeof forms> = {
   },
   remove: {
     label: 'Delete form',
-    confirm: 'The form stops working on every website. Contacts and their consents stay.',
+    confirm:
+      'The form stops working on every website. Sign-ups that are not confirmed expire. Contacts and their consents stay.',
     danger: true,
     deletes: true,
     said: (one) => `Deleted “${text(one, 'name')}”.`,
@@ -138,24 +139,22 @@ const textsOf = (version: Thing<typeof formVersions>): FormTexts => ({
   privacy_url: text(version, 'privacy_url') || null,
 })
 
-/** A form as people see it, in the language of the tab. */
-function preview(visit: Visit, one: FormThing, texts: FormTexts): Html {
+/** A form as people see it. */
+function preview(one: FormThing, texts: FormTexts, language: string): Html {
+  const seen = { audience_key: isSignUp(one) ? 1 : null, honeypot: '', version: 0 }
+  return html`<div class="form-preview" lang="${language}" inert>
+    <h3>${texts.languages[language]?.title || '(no title)'}</h3>
+    ${formFields(seen, { texts, language })}
+  </div>`
+}
+
+/** The preview in the language of the tab. */
+function previews(visit: Visit, one: FormThing, texts: FormTexts): Html {
   const tags = Object.keys(texts.languages)
   const language = tags.find((tag) => tag === visit.query('lang')) ?? texts.language
   const { path } = visit.context.req
-  const seen = { audience_key: isSignUp(one) ? 1 : null, honeypot: text(one, 'honeypot'), version: 0 }
-  return html`${
-      tags.length > 1
-        ? tabs(
-            'Languages',
-            tags.map((tag) => ({ to: `${path}?lang=${tag}`, name: tag, here: tag === language })),
-          )
-        : ''
-    }
-    <div class="form-preview" lang="${language}" inert>
-      <h3>${texts.languages[language]?.title || '(no title)'}</h3>
-      ${formFields(seen, { texts, language })}
-    </div>`
+  const links = tags.map((tag) => ({ to: `${path}?lang=${tag}`, name: tag, here: tag === language }))
+  return html`${tags.length > 1 ? tabs('Languages', links) : ''} ${preview(one, texts, language)}`
 }
 
 const share = (part: number, of: number): string => (of === 0 ? '' : percent(part / of))
@@ -197,7 +196,7 @@ async function body({ form, here, one, visit }: ShownOne<typeof forms>): Promise
   const edit = await form('save')
   return html`${warning(one)} ${await about(visit, one)} ${results(one)}
     <h2>Preview</h2>
-    ${version ? preview(visit, one, textsOf(version)) : ''}
+    ${version ? previews(visit, one, textsOf(version)) : ''}
     <h2>HTML for your website</h2>
     <p class="soft">
       It needs no script. It has the texts of the default language: copy it again after you change them.
@@ -244,6 +243,7 @@ const versions: Place = {
     const { one: form } = found(await visit.get(forms, `${PATH}/${id}`))
     const { answer, body: table } = await listOf(visit, versionList(id))
     const chosen = answer.many.find((each) => text(each, 'version') === visit.query('show')) ?? answer.many[0]
+    const texts = chosen && textsOf(chosen)
     return page(visit, {
       title: 'Versions',
       about: 'The texts that people agreed to. Each consent contains the number of its version.',
@@ -251,19 +251,14 @@ const versions: Place = {
         [PATH, 'Forms'],
         [`${PATH}/${id}`, text(form, 'name')],
       ],
-      body: html`${warning(form)} ${table}
+      body: html`${warning(form)} ${table} ${chosen ? html`<h2>Version ${text(chosen, 'version')}</h2>` : ''}
       ${
-        chosen
-          ? html`<h2>Version ${text(chosen, 'version')}</h2>
-              ${Object.keys(textsOf(chosen).languages).map(
-                (language) =>
-                  html`<h3>${language}</h3>
-                    <div class="form-preview" lang="${language}" inert>
-                      <h3>${textsOf(chosen).languages[language]?.title ?? ''}</h3>
-                      ${formFields({ audience_key: isSignUp(form) ? 1 : null, honeypot: '', version: 0 }, { texts: textsOf(chosen), language })}
-                    </div>`,
-              )}`
-          : ''
+        texts &&
+        Object.keys(texts.languages).map(
+          (tag) =>
+            html`<h3>${tag}</h3>
+              ${preview(form, texts, tag)}`,
+        )
       }`,
     })
   },

@@ -5,39 +5,38 @@ import { html } from 'hono/html'
 import { DAY, SECOND } from '../base/clock.ts'
 import type { AppDeps } from '../http/app-deps.ts'
 import { textsOf as listOf } from '../base/json.ts'
+import { LOOPBACK } from '../users/oauth/allowed.ts'
 import { clientAddress, rateKey } from '../net/client-address.ts'
-import { recipientPage, senderOf } from '../recipients/recipient-page.ts'
+import { textsFor, type Texts } from '../recipients/languages.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
 import { deliverMessage } from './contact-message.ts'
 import { formBySlug, isAvailable } from './forms.ts'
-import { formLanguage, formPage, formUrl, FORMS_PATH, noFormPage, wordsOf, type FormError } from './hosted.ts'
+import {
+  BUSY,
+  formLanguage,
+  formPage,
+  formUrl,
+  FORMS_PATH,
+  isContact,
+  noFormPage,
+  postPage,
+  shortPage,
+  unreadPost,
+  wordsOf,
+  type FormError,
+  type ShortPage,
+} from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
 import { sentInHour } from './limits-form.ts'
 import { FORM_EVENTS } from './signup-counts.ts'
-import {
-  inputOf,
-  isChecked,
-  isUnreachable,
-  readPost,
-  sealCheck,
-  type FormInput,
-  type FormPost,
-} from './signup-input.ts'
-import { readFormToken, sealFormToken } from './signup-token.ts'
-import { count, signUp } from './signup.ts'
-import type { SignupEmailDeps } from './signup-email.ts'
+import { inputOf, isUnreachable, readPost, type FormInput, type FormPost } from './signup-input.ts'
+import { isChecked, readFormToken, sealCheck, sealFormToken } from './tokens.ts'
+import { count, signupDeps, signUp } from './signup.ts'
 import { currentTexts, textsOfVersion, wordsIn, type FormRow, type FormTexts } from './versions.ts'
 
 const RETRY_BUSY = 60 * SECOND
 /** How long the token of a hosted form can be used. */
 const TOKEN_TIME = DAY
-
-/** The dependencies of emails to recipients, in a request. */
-export const emailDeps = ({ bells, config, keyring }: AppDeps): SignupEmailDeps => ({
-  config,
-  keyring,
-  ring: bells.deliveries,
-})
 
 /** A request to a form. */
 interface FormRequest {
@@ -45,8 +44,10 @@ interface FormRequest {
   form: FormRow
   texts: FormTexts
   language: string
-  /** The origin of the page with the form: ours, another one that the owner has listed, or unknown. */
-  origin: { kind: 'own' | 'listed' | 'none'; value: string | null }
+  /** The texts of this server. */
+  words: Texts
+  /** The origin of the page with the form: ours, another one that the owner has listed or has not, or unknown. */
+  origin: { kind: 'own' | 'listed' | 'none' | 'foreign'; value: string | null }
   /** The page wants JSON for its script (AU10). */
   json: boolean
 }
@@ -57,38 +58,42 @@ export function signupRoutes(deps: AppDeps): Hono {
   app.options(`${FORMS_PATH}/:slug`, (context) => preflight(deps, context))
   app.post(`${FORMS_PATH}/:slug`, async (context) => {
     const form = formBySlug(deps.store, context.req.param('slug'))
-    const language = form ? formLanguage(context, currentTexts(deps.store, form)) : ''
-    if (!form || !isUsable(deps, form)) return noFormPage(context, form, wordsOf(language))
+    if (!form) return noFormPage(context, form, textsFor(context))
     const texts = currentTexts(deps.store, form)
-    const origin = originOf(deps, form, context.req.header('origin'))
-    const listed = origin?.kind === 'listed'
-    const json = listed && /\bapplication\/json\b/i.test(context.req.header('accept') ?? '')
-    if (listed && json) allowOrigin(context, origin.value)
-    if (!origin) return foreign(deps, context, form, language)
-    const request: FormRequest = { context, form, texts, language, origin, json }
-    const wait = clients.take(rateKey(request.context, deps.config.http), deps.config.signup, deps.clock.now())
+    const origin = originOf(deps, form, context)
+    const json = origin.kind === 'listed' && /\bapplication\/json\b/i.test(context.req.header('accept') ?? '')
+    const request: FormRequest = { context, form, texts, ...languageOf(context, texts), origin, json }
+    if (!isUsable(deps, form)) return noFormPage(context, form, request.words)
+    if (json) allowOrigin(context, origin.value)
+    if (origin.kind === 'foreign') return foreign(deps, request)
+    const client = rateKey(request.context, deps.config.http)
+    const wait = clients.take(client, deps.config.signup, deps.clock.now())
     if (wait > 0) return tooMany(deps, request, wait)
-    return (await slots.run(() => post(deps, request))) ?? busy(request)
+    const free = () => clients.giveBack(client)
+    return (await slots.run(() => post(deps, request, free))) ?? busy(request)
   })
   return app
 }
 
 /** A paused contact form is closed: its messages cannot wait. */
 const isUsable = ({ store }: AppDeps, form: FormRow): boolean =>
-  isAvailable(store, form) && (form.audience_key !== null || form.status === 'open')
+  isAvailable(store, form) && (!isContact(form) || form.status === 'open')
 
-async function post(deps: AppDeps, started: FormRequest): Promise<Response> {
+/** `free` takes the request out of the client's limit. */
+async function post(deps: AppDeps, started: FormRequest, free: () => void): Promise<Response> {
   const posted = await readPost(started.context, deps)
-  if (typeof posted === 'number') return refused(started, posted)
-  const request = { ...started, language: languageOf(started, posted) }
+  if (typeof posted === 'number') return short(started, unreadPost(posted))
+  const request = { ...started, ...languageOf(started.context, started.texts, posted.get('lang')) }
   const { form } = request
   const shown = textsOfVersion(deps.store, form.key, Number(posted.get('version') ?? NaN))
   const texts = shown ?? request.texts
   const { errors, input } = inputOf(posted, form, { texts, language: request.language })
-  const { check_mx } = deps.config.signup
-  if (errors.length === 0 && check_mx && (await isUnreachable({ ...deps, ...deps.partDeps }, input.email)))
-    errors.push(unreachable(request, input))
-  if (errors.length > 0) return withErrors(deps, request, posted, errors)
+  if (errors.length > 0) {
+    free()
+    return withErrors(deps, request, posted, errors)
+  }
+  if (deps.config.signup.check_mx && (await isUnreachable({ ...deps, ...deps.partDeps }, input.email)))
+    return withErrors(deps, request, posted, [unreachable(request, input)])
   const now = deps.clock.now()
   if (
     mustCheck(deps, request, { posted, known: shown !== undefined }, now) &&
@@ -97,17 +102,19 @@ async function post(deps: AppDeps, started: FormRequest): Promise<Response> {
     return checkPage(deps, request, posted, input)
   if (posted.get(form.honeypot)) {
     FORM_EVENTS.stopped.add({ reason: 'honeypot' })
-    await deps.store.write((tx) => count(tx, form, { stopped_count: 1 }, now))
+    await deps.store.write((tx) => count(tx, form, { stopped: 1 }, now))
     return done(request, input)
   }
   const version = shown ? Number(posted.get('version')) : form.version
-  return form.audience_key === null
+  return isContact(form)
     ? await message(deps, request, input)
     : await enlist(deps, { ...request, texts }, input, version)
 }
 
-const languageOf = ({ context, texts }: FormRequest, posted: FormPost): string =>
-  formLanguage(context, texts, posted.get('lang'))
+function languageOf(context: Context, texts: FormTexts, sent?: string): Pick<FormRequest, 'language' | 'words'> {
+  const language = formLanguage(context, texts, sent)
+  return { language, words: wordsOf(language) }
+}
 
 async function enlist(deps: AppDeps, request: FormRequest, input: FormInput, version: number): Promise<Response> {
   const { context, form, language, origin, texts } = request
@@ -123,10 +130,9 @@ async function enlist(deps: AppDeps, request: FormRequest, input: FormInput, ver
     origin: origin.value,
     client: client === '' ? null : clientHash(deps.keyring, client),
   }
-  limitsOf(deps.store).messages.add(form.key, deps.clock.now())
-  const { outcome } = await deps.store.write((tx) => signUp(tx, emailDeps(deps), form.key, given, deps.clock.now()))
+  const { outcome } = await deps.store.write((tx) => signUp(tx, signupDeps(deps), form.key, given, deps.clock.now()))
   deps.log.info('signup_received', { form: form.id, outcome })
-  return outcome === 'closed' ? noFormPage(context, form, wordsOf(language)) : done(request, input)
+  return outcome === 'closed' ? noFormPage(context, form, request.words) : done(request, input)
 }
 
 const MAX_PAGE = 500
@@ -139,17 +145,23 @@ function pageOf(referer: string | undefined): string | null {
 }
 
 async function message(deps: AppDeps, request: FormRequest, input: FormInput): Promise<Response> {
-  const { context, form, language } = request
-  const now = deps.clock.now()
-  const delivered = await deliverMessage(deps, { form, input, language }, now)
-  return delivered ? done(request, input) : noFormPage(context, form, wordsOf(language))
+  const { context, form, language, words } = request
+  const delivered = await deliverMessage(deps, { form, input, language }, deps.clock.now())
+  return delivered ? done(request, input) : noFormPage(context, form, words)
 }
 
-/** Where a form was sent from, or undefined if another website sent it that its owner has not listed (AU9). */
-function originOf({ config }: AppDeps, form: FormRow, header: string | undefined): FormRequest['origin'] | undefined {
+/** Where a form was sent from (AU9). */
+function originOf({ config }: AppDeps, form: FormRow, { req }: Context): FormRequest['origin'] {
+  const [header, host] = [req.header('origin'), req.header('host')]
   if (header === undefined || header === 'null') return { kind: 'none', value: null }
-  if (header === new URL(config.http.public_url).origin) return { kind: 'own', value: header }
-  return listOf(form.origins).includes(header) ? { kind: 'listed', value: header } : undefined
+  if (header === new URL(config.http.public_url).origin || isHere(header, host)) return { kind: 'own', value: header }
+  return { kind: listOf(form.origins).includes(header) ? 'listed' : 'foreign', value: header }
+}
+
+/** Whether an origin is that of the request itself, on this machine. Other names could belong to another website. */
+function isHere(origin: string, host: string | undefined): boolean {
+  const url = URL.parse(origin)
+  return url !== null && url.host === host && LOOPBACK.includes(url.hostname)
 }
 
 /** Whether a person must press a second button first (AU13). */
@@ -165,33 +177,25 @@ function mustCheck(
     const at = readFormToken(deps.keyring, { id: form.id, version }, posted.get('t') ?? '')
     if (at === undefined || now - at < deps.config.signup.min_time || now - at > TOKEN_TIME) return true
   }
-  return sentInHour(limitsOf(deps.store).messages, form, now) >= deps.config.signup.per_form / 2
+  return sentInHour(limitsOf(deps.store).forms, form, now) >= deps.config.signup.per_form / 2
 }
 
-const unreachable = ({ language }: FormRequest, { email }: FormInput): FormError => ({
+const unreachable = ({ words }: FormRequest, { email }: FormInput): FormError => ({
   field: 'email',
-  detail: wordsOf(language).t('error_email_domain', { domain: email.slice(email.lastIndexOf('@') + 1) }),
+  detail: words.t('error_email_domain', { domain: email.slice(email.lastIndexOf('@') + 1) }),
 })
 
 /** The answer to a form that was sent, whatever becomes of it. */
-function done({ context, form, json, language }: FormRequest, { email }: FormInput): Response | Promise<Response> {
+function done({ context, form, json, words }: FormRequest, { email }: FormInput): Response | Promise<Response> {
   context.header('Cache-Control', 'no-store')
   if (json) return context.json({ status: 'requested' }, 202)
   if (form.requested_url !== null) return context.redirect(form.requested_url, 303)
-  const texts = wordsOf(language)
-  const { t } = texts
-  if (form.audience_key === null)
-    return recipientPage(context, texts, {
-      status: 200,
-      title: t('contact_sent_title'),
-      body: html`<p role="status">${t('contact_sent_text', { address: email })}</p>`,
-    })
-  return recipientPage(context, texts, {
-    status: 200,
-    title: t('requested_title'),
-    body: html`<p role="status">${t('requested_text', { address: email })}</p>
-      <p class="soft">${t('requested_hint')}</p>`,
-  })
+  const values = { address: email }
+  if (isContact(form))
+    return shortPage(context, words, { status: 200, title: 'contact_sent_title', text: 'contact_sent_text', values })
+  const text = form.opt_in === 'single' ? 'requested_single_text' : 'requested_text'
+  const more = html`<p class="soft">${words.t('requested_hint')}</p>`
+  return shortPage(context, words, { status: 200, title: 'requested_title', text, values, more })
 }
 
 function withErrors(
@@ -214,75 +218,61 @@ function checkPage(
   posted: FormPost,
   { email }: FormInput,
 ): Response | Promise<Response> {
-  const { context, form, json, language, texts } = request
+  const { context, form, json, language, texts, words } = request
   FORM_EVENTS.stopped.add({ reason: 'check' })
   const values = new Map([...posted, ['version', String(form.version)], ['lang', language]])
   values.delete('check')
   values.delete('t')
   const check = sealCheck(deps.keyring, form, values, deps.clock.now())
-  const words = wordsOf(language)
-  const { t } = words
   const detail = 'Send the same values again, with "check", "version" and "lang" of this answer.'
   if (json)
     return jsonErrors(context, 422, [{ field: 'check', detail }], { check, version: form.version, lang: language })
+  const { t } = words
   const { consent_text } = wordsIn(texts, language)
-  const contact = form.audience_key === null
-  const redirect = form.requested_url === null ? undefined : new URL(form.requested_url).origin
-  return recipientPage(context, words, {
+  const contact = isContact(form)
+  return postPage(context, deps, form, {
     status: 200,
     title: t('check_title'),
-    sender: senderOf(deps, form.user_key, form.controller ?? form.name),
-    ...(redirect !== undefined && { formTo: redirect }),
-    body: html`<p>${t(contact ? 'contact_check_text' : 'check_text', { address: email })}</p>
-      ${consent_text === null || contact ? '' : html`<p class="text soft" lang="${language}">${consent_text}</p>`}
-      <form method="post" action="${FORMS_PATH}/${form.slug}" ${contact ? html`enctype="multipart/form-data"` : ''}>
-        ${[...values].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
-        <input type="hidden" name="check" value="${check}" />
-        <button type="submit">${t(contact ? 'send_button' : 'check_button')}</button>
-      </form>`,
+    words,
+    texts,
+    above: html`<p>${t(contact ? 'contact_check_text' : 'check_text', { address: email })}</p>
+      ${consent_text === null || contact ? '' : html`<p class="text soft" lang="${language}">${consent_text}</p>`}`,
+    sent: html`${[...values, ['check', check] as const].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
+      <button type="submit">${t(contact ? 'send_button' : 'check_button')}</button>`,
   })
 }
 
 /** Another website has sent the form: its visitor can use the hosted form. */
-function foreign(deps: AppDeps, context: Context, form: FormRow, language: string): Response | Promise<Response> {
+function foreign(deps: AppDeps, { context, form, words }: FormRequest): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'origin' })
-  const texts = wordsOf(language)
-  const { t } = texts
-  return recipientPage(context, texts, {
-    status: 403,
-    title: t('origin_title'),
-    body: html`<p>${t('origin_text')}</p>
-      <p><a href="${formUrl(deps.config, form)}">${t('origin_button')}</a></p>`,
-  })
+  const more = html`<p><a href="${formUrl(deps.config, form)}">${words.t('origin_button')}</a></p>`
+  return shortPage(context, words, { status: 403, title: 'origin_title', text: 'origin_text', more })
 }
 
 function tooMany(deps: AppDeps, request: FormRequest, wait: number): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'client' })
-  const seconds = Math.ceil(wait / SECOND)
-  request.context.header('Retry-After', String(seconds))
-  const { lang, t } = wordsOf(request.language)
-  const time = new Intl.DateTimeFormat(lang, { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' })
-  const text = t('too_many_text', { time: `${time.format(deps.clock.now() + wait)} UTC` })
-  return plain(request, 429, t('too_many_title'), text)
+  request.context.header('Retry-After', String(Math.ceil(wait / SECOND)))
+  const format = { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' } as const
+  const time = new Intl.DateTimeFormat(request.words.lang, format).format(deps.clock.now() + wait)
+  return short(request, {
+    status: 429,
+    title: 'too_many_title',
+    text: 'too_many_text',
+    values: { time: `${time} UTC` },
+  })
 }
 
 function busy(request: FormRequest): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'busy' })
   request.context.header('Retry-After', String(RETRY_BUSY / SECOND))
-  const { t } = wordsOf(request.language)
-  return plain(request, 503, t('too_many_title'), t('busy_text'))
-}
-
-function refused(request: FormRequest, status: 408 | 413 | 415): Response | Promise<Response> {
-  const { t } = wordsOf(request.language)
-  return plain(request, status, t('post_refused_title'), t('post_refused_text'))
+  return short(request, BUSY)
 }
 
 /** A short page, or its text as JSON. */
-function plain({ context, json, language }: FormRequest, status: PageStatus, title: string, text: string) {
-  if (json) return jsonErrors(context, status, [{ field: '', detail: text }])
-  return recipientPage(context, wordsOf(language), { status, title, body: html`<p>${text}</p>` })
-}
+const short = ({ context, json, words }: FormRequest, page: ShortPage) =>
+  json
+    ? jsonErrors(context, page.status, [{ field: '', detail: words.t(page.text, page.values) }])
+    : shortPage(context, words, page)
 
 function jsonErrors(
   context: Context,
@@ -303,7 +293,7 @@ function allowOrigin(context: Context, origin: string | null): void {
 
 function preflight(deps: AppDeps, context: Context): Response {
   const form = formBySlug(deps.store, context.req.param('slug') ?? '')
-  const origin = form && originOf(deps, form, context.req.header('origin'))
+  const origin = form && originOf(deps, form, context)
   if (origin?.kind === 'listed') {
     allowOrigin(context, origin.value)
     context.header('Access-Control-Allow-Methods', 'POST')

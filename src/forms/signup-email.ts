@@ -26,7 +26,7 @@ import { textsOf, type Texts } from '../recipients/languages.ts'
 import type { Reader, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import type { RowOf } from '../store/schema/tables.ts'
-import { confirmUrl, type ConfirmLink } from './confirm-token.ts'
+import { confirmUrl } from './tokens.ts'
 import type { FormRow } from './versions.ts'
 
 export interface SignupEmailDeps extends RecipientEmailDeps {
@@ -37,23 +37,19 @@ export interface SignupEmailDeps extends RecipientEmailDeps {
 export interface AudienceForm {
   form: FormRow
   audience: Audience
-  domain: Pick<RowOf<'domains'>, 'key' | 'name' | 'user_key'>
+  domain: RowOf<'domains'>
 }
 
 /** The form with its audience, or undefined if the audience or its domain was deleted. */
 export function withAudience(reader: Reader, form: FormRow): AudienceForm | undefined {
-  const audience = reader.first(
-    db.selectFrom('audiences').selectAll().where('key', '=', form.audience_key).where('deleted_at', 'is', null),
-  )
-  const domain =
-    audience &&
-    reader.first(
-      db
-        .selectFrom('domains')
-        .select(['key', 'name', 'user_key'])
-        .where('key', '=', audience.domain_key)
-        .where('deleted_at', 'is', null),
-    )
+  const of = evenIfDeleted(reader, form)
+  return of?.audience.deleted_at === null && of.domain.deleted_at === null ? of : undefined
+}
+
+/** The form with its audience, or undefined for a contact form. */
+export function evenIfDeleted(reader: Reader, form: FormRow): AudienceForm | undefined {
+  const audience = reader.first(db.selectFrom('audiences').selectAll().where('key', '=', form.audience_key))
+  const domain = audience && reader.first(db.selectFrom('domains').selectAll().where('key', '=', audience.domain_key))
   return domain && { form, audience, domain }
 }
 
@@ -65,10 +61,6 @@ export function namesOf(reader: Reader, { audience, domain, form }: AudienceForm
 
 /** The time in which an address gets one welcome email of an audience. */
 const WELCOME_AGAIN = 30 * DAY
-
-export const CONFIRMATION = 'confirmation'
-export const SUBSCRIBED = 'subscribed'
-export const ALREADY_SUBSCRIBED = 'already_subscribed'
 
 interface SignupEmail {
   to: string
@@ -92,112 +84,88 @@ function send(
   return sendToRecipient(tx, deps, { ...sender, ...email }, now)
 }
 
-const limitOf = ({ config }: SignupEmailDeps, { audience }: AudienceForm) => ({
-  audience: audience.key,
-  perAddress: config.signup.per_address,
-})
-
 const oneClick = (url: string, mail = false): Unsubscribe => ({ uris: [url], one_click: true, mail })
 
 /** The page of a subscriber, which needs no email that was sent before. */
-const subscriberUrl = ({ config, keyring }: SignupEmailDeps, { audience, domain }: AudienceForm, email: string) =>
-  unsubscribeUrl(keyring, config.http.public_url, { delivery: 0, domain: domain.key, audience: audience.key, email })
+export const subscriberUrl = (
+  { config, keyring }: SignupEmailDeps,
+  { audience, domain }: AudienceForm,
+  email: string,
+) => unsubscribeUrl(keyring, config.http.public_url, { delivery: 0, domain: domain.key, audience: audience.key, email })
 
-const privacyLink = (form: FormRow, { t }: Texts) =>
-  form.privacy_url === null ? [] : [{ label: t('privacy_notice'), url: form.privacy_url }]
+type WrittenSignup = Pick<RecipientEmail, 'subject' | 'text' | 'button'> & {
+  after: NonNullable<RecipientEmail['after']>
+}
+interface SignupLinks {
+  /** The link of the consent, which works until then. For an address that is subscribed already, its page. */
+  url: string
+  until: number
+  page: string
+}
 
-/** Queues the email that asks for a confirmation. One click on "unsubscribe" in a mail program refuses it (AU21). */
-export function sendConfirmation(
-  tx: Tx,
-  deps: SignupEmailDeps,
-  of: AudienceForm,
-  { consent, ...email }: SignupEmail & { consent: Pick<Consent, 'key'> },
-  now: number,
-): RecipientEmailResult {
-  const { form } = of
-  const { to } = email
-  const texts = languageOf(of, email)
-  const { date, lang, t } = texts
-  const { list, sender } = namesOf(tx, of)
-  const until = now + deps.config.signup.confirm_within
-  const url = linkOf(deps, { consent: consent.key, form: form.key, email: to, until })
-  const content: Omit<RecipientEmail, 'domain'> = {
-    to,
-    lang,
-    subject: t('email_confirm_subject', { list }),
-    text: [t('email_confirm_text', { list, sender }), ...(form.confirm_note === null ? [] : [form.confirm_note])],
+/** The emails that anybody can request, by their tags. */
+const WRITE = {
+  confirmation: ({ date, t }, names, { until, url }) => ({
+    subject: t('email_confirm_subject', names),
+    text: [t('email_confirm_text', names)],
     button: { label: t('email_confirm_button'), url },
     after: [
       t('email_confirm_nothing'),
       t('email_confirm_until', { date: date(until) }),
       { label: t('email_refuse_link'), url },
-      ...privacyLink(form, texts),
     ],
-    tag: CONFIRMATION,
-    limit: limitOf(deps, of),
-    unsubscribe: oneClick(url),
-  }
-  return send(tx, deps, of, content, now)
-}
-
-const linkOf = ({ config, keyring }: SignupEmailDeps, link: ConfirmLink): string =>
-  confirmUrl(keyring, config.http.public_url, link)
-
-/** Queues the email to an address that is subscribed already. */
-export function sendAlready(
-  tx: Tx,
-  deps: SignupEmailDeps,
-  of: AudienceForm,
-  email: SignupEmail,
-  now: number,
-): RecipientEmailResult {
-  const texts = languageOf(of, email)
-  const { lang, t } = texts
-  const { list, sender } = namesOf(tx, of)
-  const url = subscriberUrl(deps, of, email.to)
-  const content: Omit<RecipientEmail, 'domain'> = {
-    to: email.to,
-    lang,
-    subject: t('email_already_subject', { list }),
-    text: [t('email_already_text', { list, sender })],
+  }),
+  already_subscribed: ({ t }, names, { url }) => ({
+    subject: t('email_already_subject', names),
+    text: [t('email_already_text', names)],
     button: { label: t('email_already_button'), url },
-    after: privacyLink(of.form, texts),
-    tag: ALREADY_SUBSCRIBED,
-    limit: limitOf(deps, of),
+    after: [],
+  }),
+  // To an address that a form without confirmation has subscribed (AU26).
+  subscribed: ({ t }, names, { page, url }) => ({
+    subject: t('email_subscribed_subject', names),
+    text: [t('email_subscribed_text', names)],
+    button: { label: t('manage_link'), url: page },
+    after: [{ label: t('email_refuse_link'), url }],
+  }),
+} satisfies Record<string, (texts: Texts, names: ReturnType<typeof namesOf>, links: SignupLinks) => WrittenSignup>
+export type Requested = keyof typeof WRITE
+
+/**
+ * Queues an email that anybody can request. One click on "unsubscribe" in a mail program refuses the consent (AU21), or
+ * unsubscribes an address that is subscribed already.
+ */
+export function sendRequested(
+  tx: Tx,
+  deps: SignupEmailDeps,
+  of: AudienceForm,
+  { consent, kind, ...email }: SignupEmail & { kind: Requested; consent?: Pick<Consent, 'key'> },
+  now: number,
+): RecipientEmailResult {
+  const { audience, form } = of
+  const { to } = email
+  const { http, signup } = deps.config
+  const texts = languageOf(of, email)
+  const page = subscriberUrl(deps, of, to)
+  const until = now + signup.confirm_within
+  const link = consent && { consent: consent.key, form: form.key, email: to, until }
+  const url = link ? confirmUrl(deps.keyring, http.public_url, link) : page
+  const { after, text, ...written } = WRITE[kind](texts, namesOf(tx, of), { page, until, url })
+  const content: Omit<RecipientEmail, 'domain'> = {
+    ...written,
+    to,
+    lang: texts.lang,
+    text: [...text, ...(kind === 'confirmation' && form.confirm_note !== null ? [form.confirm_note] : [])],
+    after: [
+      ...after,
+      ...(form.privacy_url === null ? [] : [{ label: texts.t('privacy_notice'), url: form.privacy_url }]),
+    ],
+    tag: kind,
+    limit: { audience: audience.key, perAddress: signup.per_address },
     unsubscribe: oneClick(url),
   }
   return send(tx, deps, of, content, now)
 }
-
-/** Queues the email to an address that a form without confirmation has subscribed (AU26). */
-export function sendSubscribed(
-  tx: Tx,
-  deps: SignupEmailDeps,
-  of: AudienceForm,
-  { consent, ...email }: SignupEmail & { consent: Pick<Consent, 'key'> },
-  now: number,
-): RecipientEmailResult {
-  const texts = languageOf(of, email)
-  const { lang, t } = texts
-  const { list, sender } = namesOf(tx, of)
-  const until = now + deps.config.signup.confirm_within
-  const refusal = linkOf(deps, { consent: consent.key, form: of.form.key, email: email.to, until })
-  const content: Omit<RecipientEmail, 'domain'> = {
-    to: email.to,
-    lang,
-    subject: t('email_subscribed_subject', { list }),
-    text: [t('email_subscribed_text', { list, sender })],
-    button: { label: t('manage_link'), url: subscriberUrl(deps, of, email.to) },
-    after: [{ label: t('email_refuse_link'), url: refusal }, ...privacyLink(of.form, texts)],
-    tag: SUBSCRIBED,
-    limit: limitOf(deps, of),
-    unsubscribe: oneClick(refusal),
-  }
-  return send(tx, deps, of, content, now)
-}
-
-/** The page of the subscriber whose consent was confirmed. */
-export const pageOfSubscriber = subscriberUrl
 
 /**
  * Queues the welcome email of the form, if it has one: once for each confirmation, and at most once in 30 days for an

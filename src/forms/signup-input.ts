@@ -1,10 +1,8 @@
 // What a form sends: its bytes become fields, and its fields a sign-up or errors for the page (AU12, AU16). Every text
 // is bounded, and without control characters.
 import type { Context } from 'hono'
-import { DAY, SECOND, type Clock } from '../base/clock.ts'
+import { SECOND, type Clock } from '../base/clock.ts'
 import { forLine } from '../base/clean-text.ts'
-import { hash } from 'node:crypto'
-import type { Keyring } from '../base/keyring.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { withBytes } from '../jsonapi/body.ts'
 import type { Resolver } from '../net/resolver.ts'
@@ -66,12 +64,12 @@ async function within<T>(clock: Clock, time: number, work: Promise<T>): Promise<
 
 /**
  * The address of a sign-up in the form of a contact's, or undefined if it is not one (AU16): only ASCII in its local
- * part, at most 254 bytes, and a domain with a name.
+ * part, without quotes, at most 254 bytes, and a domain with a name.
  */
 export function signupAddress(text: string): string | undefined {
   const trimmed = text.trim()
   const address = trimmed.length > MAX_ADDRESS ? undefined : contactAddress(trimmed)
-  const isUsual = address !== undefined && /^[!-~]{1,254}$/.test(address) && !/@.*[[\]:]|\.\d+$/.test(address)
+  const isUsual = address !== undefined && /^[!#-~]{1,254}$/.test(address) && !/@.*[[\]:]|\.\d+$/.test(address)
   return isUsual ? address : undefined
 }
 
@@ -145,31 +143,4 @@ function textErrors(
   const { t } = wordsOf(language)
   if (value === '') return required ? [{ field: name, detail: t('error_missing', { field: label }) }] : []
   return value.length > most ? [{ field: name, detail: t('error_long', { field: label, count: most }) }] : []
-}
-
-// The check page (AU13) holds what was typed in hidden fields. Its token proves which values it showed.
-
-const CHECK_TIME = DAY
-const checkLabel = ({ id }: Pick<FormRow, 'id'>): string => `form check ${id}`
-
-/** The values that a check page shows or contains. */
-const checkedValues = (posted: FormPost): string =>
-  JSON.stringify(
-    [...posted].filter(([name]) => name !== 'check' && name !== 't').toSorted(([a], [b]) => (a < b ? -1 : 1)),
-  )
-
-export const sealCheck = (keyring: Keyring, form: Pick<FormRow, 'id'>, posted: FormPost, now: number): string =>
-  keyring.seal(checkLabel(form), JSON.stringify([now, hash('sha256', checkedValues(posted))])).toString('base64url')
-
-/** Whether a request comes from a check page that showed the same values in the last 24 hours. */
-export function isChecked(keyring: Keyring, form: Pick<FormRow, 'id'>, posted: FormPost, now: number): boolean {
-  const token = posted.get('check')
-  if (token === undefined || token.length > MAX_FIELD * 2) return false
-  try {
-    const opened = keyring.open(checkLabel(form), Buffer.from(token, 'base64url'))
-    const [at, values] = JSON.parse(opened) as [number, string]
-    return at <= now && now - at <= CHECK_TIME && values === hash('sha256', checkedValues(posted))
-  } catch {
-    return false
-  }
 }

@@ -1,4 +1,4 @@
-// The loop of the sign-ups. It ends those whose link has expired or whose audience was deleted, and those whose
+// The loop of the sign-ups. It ends those whose link has expired, whose form or audience was deleted, or whose
 // confirmation email bounced or was reported as spam, and sends what waits for a form that is open again.
 import { SECOND, type Clock } from '../base/clock.ts'
 import type { Log } from '../base/log.ts'
@@ -8,7 +8,7 @@ import type { Store } from '../store/database.ts'
 import { EVENTS } from '../store/events.ts'
 import { raw } from '../store/query.ts'
 import { endSignup } from './confirm.ts'
-import { formByKey } from './forms.ts'
+import { FORM_REMOVED, formByKey } from './forms.ts'
 import { askToConfirm, SIGNED_UP, type Signup } from './signup.ts'
 import { withAudience, type SignupEmailDeps } from './signup-email.ts'
 
@@ -34,7 +34,7 @@ export class SignupLoop {
     const { clock, log } = deps
     this.#loop = new Loop({ name: 'signups', clock, log, run: (now) => this.#run(now) })
     // The results of emails are events. A trigger has made the sign-up due.
-    for (const news of [EVENTS, SIGNED_UP, AUDIENCE_REMOVED]) deps.store.on(news, () => this.#loop.ring())
+    for (const news of [EVENTS, SIGNED_UP, AUDIENCE_REMOVED, FORM_REMOVED]) deps.store.on(news, () => this.#loop.ring())
   }
 
   start(): void {
@@ -55,10 +55,10 @@ export class SignupLoop {
     for (;;) {
       const due = store.all(
         raw<Signup>(
-          `select * from signups where expires_at <= ? or (state = 'waiting'
-             and form_key in (select key from forms where status = 'closed' or deleted_at is not null))
+          `select * from signups where expires_at <= ?
+             or state = 'waiting' and form_key in (select key from forms where status = 'closed')
              or form_key in (select f.key from audiences a join forms f on f.audience_key = a.key
-               where a.deleted_at is not null)
+               where a.deleted_at is not null or f.deleted_at is not null)
            order by expires_at limit ${AT_ONCE}`,
           [now],
         ),

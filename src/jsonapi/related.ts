@@ -17,10 +17,12 @@ function named<T extends Parents>(
   { caller, parts, related }: NamingCall,
   name: string,
   table: T,
+  scope?: string,
 ): FoundParent<T> | undefined {
   const id = related[name]
   if (id === undefined || id === null) return undefined
-  const row = findOwned(parts.store, table, caller.userKey, id, 'deleted_at is null')
+  const isVisible = scope === undefined || caller.scopes.has(scope)
+  const row = isVisible && findOwned(parts.store, table, caller.userKey, id, 'deleted_at is null')
   if (row) return row as FoundParent<T>
   throw refuse('not_found', `No such ${CALLED[table]} exists. Check the id in "${name}".`, {
     pointer: `/data/relationships/${name}`,
@@ -29,15 +31,15 @@ function named<T extends Parents>(
 
 /**
  * Functions that find the resource in a relationship: `before` the attributes are checked, and in the action. `find`
- * returns undefined if the request does not name one.
+ * returns undefined if the request does not name one. `scope`: callers without it do not see the resource.
  */
-export const relatedIn = <T extends Parents>(name: string, table: T) => ({
-  before: (call: NamingCall): void => void named(call, name, table),
+export const relatedIn = <T extends Parents>(name: string, table: T, scope?: string) => ({
+  before: (call: NamingCall): void => void named(call, name, table, scope),
   /** The resource, if the request names one. Throws 404. */
-  find: (call: NamingCall): FoundParent<T> | undefined => named(call, name, table),
+  find: (call: NamingCall): FoundParent<T> | undefined => named(call, name, table, scope),
   /** Throws 404, and 422 if the request does not name a resource. */
   of(call: NamingCall): FoundParent<T> {
-    const row = named(call, name, table)
+    const row = named(call, name, table, scope)
     if (row) return row
     throw refuse('required', `The ${CALLED[table]} is missing. Add it as relationships.${name}.`, { pointer: '/data' })
   },

@@ -2,7 +2,7 @@
 // addresses are stored.
 import { DAY, MINUTE } from '../base/clock.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { recipientHash } from '../base/recipient-hash.ts'
+import { comparable, recipientHash } from '../base/recipient-hash.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db } from '../store/query.ts'
 
@@ -12,6 +12,15 @@ export const PER_ADDRESS = 3
 export const DATA_LINK = 'subscriber_link'
 /** The time between two emails of one kind to one address about one audience. */
 const SPACING = 5 * MINUTE
+
+/** The hash of a mailbox: its address without "+tag", and without the dots that Gmail ignores. */
+function mailboxHash(keyring: Keyring, address: string): string {
+  const text = comparable(address)
+  const at = text.lastIndexOf('@')
+  const [local = ''] = text.slice(0, at).split('+')
+  const isGmail = ['@gmail.com', '@googlemail.com'].includes(text.slice(at))
+  return recipientHash(keyring, isGmail ? `${local.replaceAll('.', '')}@gmail.com` : local + text.slice(at))
+}
 
 export interface RequestedEmail {
   to: string
@@ -33,7 +42,7 @@ export function isLimited(
     db
       .selectFrom('recipient_emails')
       .select(['kind', 'audience_key', 'sent_at'])
-      .where('recipient_hash', '=', recipientHash(keyring, to))
+      .where('recipient_hash', '=', mailboxHash(keyring, to))
       .where('sent_at', '>', now - DAY),
   )
   const isSame = (each: (typeof sent)[number]): boolean => each.kind === kind && each.audience_key === audience
@@ -49,7 +58,7 @@ export function countEmail(
   { audience, kind, to }: RequestedEmail,
   now: number,
 ): void {
-  const row = { recipient_hash: recipientHash(keyring, to), kind, audience_key: audience, sent_at: now }
+  const row = { recipient_hash: mailboxHash(keyring, to), kind, audience_key: audience, sent_at: now }
   tx.run(db.insertInto('recipient_emails').values(row))
 }
 

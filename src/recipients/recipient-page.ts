@@ -17,7 +17,7 @@ import {
 import type { Html } from '../views/html/widgets.ts'
 import { languageIn, LANGUAGES, textsIn, type Texts } from './languages.ts'
 
-interface RecipientPage {
+export interface RecipientPage {
   status: PageStatus
   title: string
   /** The title in another language than the page. */

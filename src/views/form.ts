@@ -71,6 +71,17 @@ export async function fieldsShown(
   )
 }
 
+/** Fields that change a resource: with their stored values. An empty one is null if the attribute can be null. */
+export const storedFields = (of: Resource, { attributes }: Thing, fields: FormFields): FormFields =>
+  Object.fromEntries(
+    Object.entries(fields).map(([name, field]) => {
+      const stored = attributes[name]
+      const value = typeof stored === 'string' ? stored : ''
+      const read = (given: Form) => given.get(name).trim() || null
+      return [name, { value, ...(of.attributes[name]?.schema.safeParse(null).success && { read }), ...field }]
+    }),
+  )
+
 /** The page of a form, empty or as it was refused. */
 async function showForm<R extends Resource>(visit: Visit, view: FormView<R>, refused: Refused = {}): Promise<Response> {
   const { button, done: _, fields, of, status, ...head } = view

@@ -2,7 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
-import { confirmUrl, readConfirmToken } from '../../src/forms/confirm-token.ts'
+import { confirmUrl, readConfirmToken } from '../../src/forms/tokens.ts'
+import { refuse, stateOfLink } from '../../src/forms/confirm.ts'
+import { signupDeps } from '../../src/forms/signup.ts'
 import { forgetConsents } from '../../src/campaigns/consents.ts'
 import { settleComplaint } from '../../src/delivery/results/returned.ts'
 import { OPEN_GATE } from '../../src/parts/gate.ts'
@@ -274,6 +276,18 @@ test('a confirmation brings back an address that unsubscribed, to this audience 
   assert.deepEqual([other?.status, other?.unsubscribed_from], ['unsubscribed', 'audience'])
 })
 
+test('a refusal of an address that had unsubscribed says what is true: its contact stays', async () => {
+  const { audience, slug } = await makeForm()
+  const email = 'stays@there.test'
+  await campaigns.fill(audience, [email])
+  await entry(email, 'unsubscribe')
+  await visitor.signUp(slug, email)
+  const said = await (await visitor.press(visitor.link(email), 'refuse')).text()
+  assert.match(said, /This sign-up has been deleted\./)
+  assert.doesNotMatch(said, /address has been removed/)
+  assert.equal(await statusOf(audience, email), 'unsubscribed')
+})
+
 test('a scanner that presses both buttons restores the unsubscription from the domain (AU24, AU25)', async () => {
   const { audience, slug } = await makeForm()
   const email = 'scanned@there.test'
@@ -292,7 +306,8 @@ test('a scanner that presses both buttons restores the unsubscription from the d
 test('an address that is suppressed for another reason cannot be confirmed, and the page says so (AU24)', async () => {
   const { audience, email, link } = await signedUp()
   await entry(email, 'manual')
-  assert.match(await (await visitor.press(link, 'confirm')).text(), /We cannot write to this address/)
+  const said = await (await visitor.press(link, 'confirm')).text()
+  assert.match(said, /We cannot write to this address[\s\S]*are blocked, for example because/)
   assert.equal(await statusOf(audience, email), 'pending')
 })
 
@@ -330,10 +345,41 @@ test('after a form is closed, links that were sent work, and expired ones get no
   assert.equal((await visitor.emails(late.email)).length, 1)
 })
 
-test('a deleted audience leaves a neutral page', async () => {
-  const { audience, link } = await signedUp()
-  assert.equal((await postrider.api('DELETE', `/audiences/${audience}`)).status, 204)
-  assert.equal((await visitor.press(link, 'confirm')).status, 404)
+for (const what of ['audience', 'form'] as const)
+  test(`after the ${what} is deleted, its sign-ups end, and their links lead to a page that says so (AU33)`, async () => {
+    const { audience, email, id, link } = await signedUp()
+    const path = what === 'audience' ? `/audiences/${audience}` : `/forms/${id}`
+    assert.equal((await postrider.api('DELETE', path)).status, 204)
+    await until(() => all('select key from signups where email = ?', [email]).length === 0, 'the end of the sign-up')
+    const { ended_at, state } = consentOf(audience)
+    assert.deepEqual([state, ended_at !== null], ['expired', true])
+    for (const answer of [
+      await postrider.page(link),
+      await visitor.press(link, 'confirm'),
+      await visitor.press(link, 'resend'),
+    ]) {
+      assert.equal(answer.status, 410)
+      assert.match(await answer.text(), /This form is closed/)
+    }
+    assert.equal((await visitor.emails(email)).length, 1)
+    assert.equal(all('select key from contacts where email = ?', [email]).length, 0)
+  })
+
+test('"this was not me" is recorded after the audience was deleted, as long as the sign-up exists (AU43)', async () => {
+  const { audience, email, link } = await signedUp()
+  const { clock, keyring } = postrider.appliance.deps
+  const found = readConfirmToken(keyring, link.slice('/c/'.length))
+  assert.ok(found)
+  const state = await store().write((tx) => {
+    tx.run(raw('update audiences set deleted_at = ? where id = ?', [clock.now(), audience]))
+    assert.equal(stateOfLink(tx, found, clock.now()).kind, 'closed')
+    return refuse(tx, signupDeps(postrider.appliance.deps), found, clock.now())
+  })
+  assert.equal(state.kind, 'refused')
+  assert.equal(consentOf(audience).state, 'refused')
+  const other = await makeForm()
+  await visitor.signUp(other.slug, email)
+  assert.equal((await visitor.emails(email)).length, 1)
 })
 
 test('after confirming, the page is that of the owner (AU11, AU27)', async () => {
@@ -381,7 +427,7 @@ test('a confirmation email that bounces removes the address and suppresses it', 
     all(`select key from suppressions where email = 'bounce1@there.test' and reason = 'hard_bounce'`).length,
     1,
   )
-  assert.equal((await forms.show(id))['counts'].expired, 1)
+  assert.equal((await forms.show(id))['counts'].expired, 0)
 })
 
 test('a complaint about the confirmation email refuses (AU43)', async () => {

@@ -1,6 +1,7 @@
 // The resource of forms: what it accepts, how a form is opened, paused and closed, and the versions of its texts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { ROLES } from '../../src/jsonapi/roles.ts'
 import { document, startTestAppliance, type Answer } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { FORM, formKit } from '../kit/forms.ts'
@@ -65,6 +66,35 @@ test('a form is invisible to another account on every path and filter', async ()
     assert.deepEqual((await postrider.asOther('GET', `/forms${query}`)).body.data, [])
 })
 
+test('a marketer creates sign-up forms, and sees no inbox for a contact form', async () => {
+  const token = await postrider.tokenFor(postrider.user, ROLES.marketer.scopes)
+  const post = (name: string, type: string, id: string) =>
+    postrider.raw('/api/v1/forms', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/vnd.api+json' },
+      body: JSON.stringify(document('forms', FORM, { relationships: { [name]: { data: { type, id } } } })),
+    })
+  assert.equal((await post('audience', 'audiences', audience.audience)).status, 201)
+  const refused = await post('inbox', 'inboxes', inbox.inbox)
+  assert.deepEqual(problems(refused), [404, 'not_found /data/relationships/inbox'])
+  assert.deepEqual(problems(await post('inbox', 'inboxes', 'unknown')), problems(refused))
+})
+
+test('a paused form is a finding of its account, with how to open it', async () => {
+  const { id, slug } = await kit.open(audience, { name: 'Found' })
+  const found = async () =>
+    (await postrider.api('GET', '/findings')).body.data
+      .map(({ attributes }: { attributes: Record<string, string> }) => attributes)
+      .filter(({ href }: Record<string, string>) => href === `/forms/${id}`)
+  assert.deepEqual(await found(), [])
+  await kit.patch(id, { status: 'paused' })
+  const [finding] = await found()
+  assert.equal(finding.detail, 'The form Found is paused')
+  assert.ok(finding.fix.includes(`postrider form open ${slug}`))
+  await kit.patch(id, { status: 'open' })
+  assert.deepEqual(await found(), [])
+})
+
 test('a draft has the language of its audience, a slug of its name, and a hidden field of its own', async () => {
   await postrider.api(
     'PATCH',
@@ -125,6 +155,10 @@ const BAD: [attributes: Record<string, unknown>, problem: string][] = [
   [{ fields: [{ key: 'Größe', label: 'x' }] }, 'invalid fields/0/key'],
   [{ fields: [{ key: 'city' }] }, 'required fields/0'],
   [{ fields: [{ key: 'email', label: 'x' }] }, 'invalid fields/0/key'],
+  ...['__proto__', 'constructor', 'prototype'].map((key): [Record<string, unknown>, string] => [
+    { fields: [{ key, label: 'x' }] },
+    'invalid fields/0/key',
+  ]),
   [{ fields: [{ key: 'city', label: 'x', hidden: true }] }, 'invalid fields/0/hidden'],
   [{ fields: ['a', 'b', 'c', 'd'].map((key) => ({ key, label: key })) }, 'invalid fields'],
   [{ fields: ['a', 'a'].map((key) => ({ key, label: key })) }, 'invalid fields'],

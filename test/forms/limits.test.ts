@@ -5,7 +5,8 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { ClientLimits, clientHash, limitsOf, Slots } from '../../src/forms/limits.ts'
 import { Keyring } from '../../src/base/keyring.ts'
 import { raw } from '../../src/store/query.ts'
-import { startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
+import { suppress } from '../../src/suppressions/suppressions.ts'
+import { document, startTestAppliance, type TestAppliance } from '../kit/appliance.ts'
 import { campaignKit } from '../kit/campaign.ts'
 import { testExchanger } from '../kit/exchanger.ts'
 import { formKit } from '../kit/forms.ts'
@@ -107,13 +108,73 @@ test('with too many requests at once the answer is 503, and later ones are serve
   assert.equal((await visitor.send(form.slug, { email: 'busy@there.test' })).status, 200)
 })
 
-test('sign-ups of known addresses count towards the limit of a form like all others (AU42)', async () => {
-  const { audience, form, postrider, visitor } = await stage({ ...MANY, per_form: 6 })
+test('every kind of address counts towards both limits of a form, and the pause does not show which (AU39, AU42, AU45)', async () => {
+  const { audience, domain, forms, postrider, visitor } = await stage({ ...MANY, per_form: 4 })
   await using _ = postrider
-  await campaignKit(() => postrider).fill(audience, ['known@there.test'])
-  for (let each = 0; each < 3; each++) await visitor.signUp(form.slug, 'known@there.test')
-  const checked = await visitor.send(form.slug, { email: 'new@there.test' })
-  assert.match(await checked.text(), /One more step/)
+  const kinds = ['new', 'pending', 'subscribed', 'left', 'suppressed', 'erased']
+  await campaignKit(() => postrider).fill(audience, ['subscribed@there.test', 'left@there.test', 'erased@there.test'])
+  const { id } = await visitor.contact(audience, 'left@there.test')
+  await postrider.api('PATCH', `/contacts/${id}`, document('contacts', { status: 'unsubscribed' }, { id }))
+  const entry = { user_key: domain.user_key, domain_key: domain.key, address: 'suppressed@there.test' }
+  await postrider.appliance.deps.store.write((tx) =>
+    suppress(tx, { ...entry, source: 'manual', reason: 'manual', scope: 'all' }, postrider.clock.now()),
+  )
+  await postrider.api('DELETE', '/recipients/erased@there.test/forget')
+  await until(async () => !(await visitor.contact(audience, 'erased@there.test')), 'the erasure')
+  await visitor.signUp((await forms.open({ audience }, { origins: [SITE] })).slug, 'pending@there.test')
+  const seen: unknown[] = []
+  for (const kind of kinds) {
+    const form = await forms.open({ audience }, { origins: [SITE] })
+    const email = `${kind}@there.test`
+    for (const _ of [1, 2]) await visitor.signUp(form.slug, email)
+    const pages: string[] = []
+    for (const _ of [3, 4, 5]) {
+      const asked = await (await visitor.send(form.slug, { email })).text()
+      const check = /name="check" value="([^"]+)"/.exec(asked)?.[1] ?? assert.fail(`no check page for ${kind}`)
+      pages.push((await (await visitor.send(form.slug, { email, check })).text()).replaceAll(email, 'ADDRESS'))
+      pages.push((await forms.show(form.id))['status'])
+    }
+    const [{ text } = assert.fail(`no notice for ${kind}`)] = notices(postrider).filter(({ text }) =>
+      text.includes(form.id),
+    )
+    seen.push({ pages, text: text.replace(form.id, 'FORM'), reason: (await forms.show(form.id))['paused_reason'] })
+    assert.deepEqual([pages[1], pages[3], pages[5]], ['open', 'open', 'paused'], kind)
+  }
+  for (const each of seen) assert.deepEqual(each, seen[0])
+})
+
+test('errors of typing are free for a client, and those that DNS finds are not (AU38)', async () => {
+  const { form, postrider, visitor } = await stage(
+    { per_client: 2 },
+    { config: { http: { trusted_proxies: ['127.0.0.1'] } } },
+  )
+  await using _ = postrider
+  const statuses: number[] = []
+  const send = async (email: string) => {
+    const answer = await fetch(`${postrider.url}/f/${form.slug}`, {
+      method: 'POST',
+      body: new URLSearchParams({ email, version: '1' }),
+      headers: { origin: SITE, 'x-forwarded-for': '192.0.2.1' },
+    })
+    statuses.push(answer.status)
+  }
+  for (const each of ['typo', '', 'a@b@c', 'a@missing-domain.test', 'a@there.test', 'b@there.test']) await send(each)
+  assert.deepEqual(statuses, [422, 422, 422, 422, 200, 429])
+  assert.deepEqual(await visitor.tags('b@there.test'), [])
+})
+
+test('the addresses of one mailbox share the limit of an address, and stay as they were typed (AU37)', async () => {
+  const { audience, form, postrider, visitor } = await stage({ ...MANY, check_mx: false, per_address: 2 })
+  await using _ = postrider
+  const sent: number[] = []
+  const gmail = ['ann.lee@gmail.com', 'annlee+1@gmail.com', 'a.n.n.l.e.e+2@googlemail.com']
+  for (const email of [...gmail, 'a.b+1@there.test', 'a.b+2@there.test', 'a.b@there.test', 'ab@there.test']) {
+    await visitor.signUp(form.slug, email)
+    sent.push((await visitor.tags(email)).length)
+    postrider.clock.leap(6 * MINUTE)
+  }
+  assert.deepEqual(sent, [1, 1, 0, 1, 1, 0, 1])
+  assert.equal((await visitor.contact(audience, 'annlee+1@gmail.com'))?.status, 'pending')
 })
 
 test('a form over half of its limit asks once more, and over it is paused; what waits is sent when it opens (AU39, AU45)', async () => {

@@ -114,6 +114,33 @@ test('the page of a form has its preview in each language, and its HTML to copy'
   assert.equal(plain(code), (await kit.show(id))['embed_html'])
 })
 
+test('a form with an inbox is created, shown with its inbox and message, and opened without what only sign-ups have', async () => {
+  const blank = await ann.open('/forms/new')
+  const made = await ann.send(blank, 'add', { name: 'Help', audience: '', inbox: inbox.inbox, title: 'Write to us' })
+  assert.match(made.text, /Created as a draft/)
+  const id = /\/forms\/([\w-]+)/.exec(made.path)![1]!
+  const fields = { ...fieldsOf(made.text, 'save') }
+  for (const absent of ['consent_text', 'consent_checkbox', 'opt_in', 'welcome_html'])
+    assert.equal(absent in fields, false, absent)
+  const { controller, privacy_url } = FORM
+  await ann.send(made, 'save', {
+    ...fields,
+    controller,
+    privacy_url,
+    'translation-0-tag': 'de',
+    'translation-0-title': 'Hilfe',
+  })
+  const open = await ann.send(await ann.open(`/forms/${id}`), 'open')
+  assert.match(open.text, /The form is open\./)
+  assert.match(open.text, /<a href="\/inboxes\/[^"]+">Desk<\/a>/)
+  assert.match(open.text, /Messages/)
+  assert.doesNotMatch(open.text, /Refused|Expired/)
+  const preview = /<div class="form-preview"[^]*?<\/button>/.exec(open.text)![0]
+  assert.match(preview, /<textarea[^>]*name="message"[^]*Send\s*<\/button>/)
+  assert.doesNotMatch(preview, /consent/)
+  assert.match((await ann.open(`/forms/${id}/versions`)).text, /<h3>de<\/h3>[^]*Hilfe[^]*name="message"/)
+})
+
 test('a form without a confirmation is shown with a warning on every page that names it', async () => {
   const single = { opt_in: 'single', single_reason: 'Customers sign in before.', name: 'Unconfirmed' }
   const id = await kit.draft(audience, single)

@@ -47,6 +47,7 @@ test('a sign-up makes a pending contact without the typed values, and sends a co
   await visitor.signUp(slug, ' New@THERE.test ', { name: 'Eve', 'field.city': 'Ghent' })
   const contact = await visitor.contact(audience, 'new@there.test')
   assert.deepEqual([contact?.status, contact?.name, contact?.custom_fields], ['pending', null, null])
+  assert.equal(contact?.subscribed_at, null)
   assert.deepEqual(await visitor.tags('new@there.test'), ['confirmation'])
   const shown = await forms.show(form.id)
   assert.equal(shown['counts'].requested >= 1, true)
@@ -166,6 +167,8 @@ test('an address is normalised like that of a contact, and anything else is refu
     'a@192.0.2.1',
     `${'a'.repeat(64)}@${'b.'.repeat(100)}test`,
     'a b@x.test',
+    '"a b"@x.test',
+    '"a@b"@x.test',
   ]
   for (const each of bad) assert.equal(signupAddress(each), undefined, each)
 })
@@ -194,7 +197,9 @@ test('bodies of other types, of more than 16 KB and with many fields are refused
   const post = (body: string, type: string) =>
     postrider.page(path, { method: 'POST', body, headers: { 'content-type': type, origin: SITE } })
   const urlencoded = 'application/x-www-form-urlencoded'
-  assert.equal((await post('{}', 'application/json')).status, 415)
+  const json = await post('{}', 'application/json')
+  assert.equal(json.status, 415)
+  assert.match(await json.text(), /in a format that is not supported/)
   assert.equal((await post('email=a@there.test', 'text/plain')).status, 415)
   assert.equal((await post(`email=${'a'.repeat(16 * 1024)}`, urlencoded)).status, 413)
   assert.equal((await post('a=b&'.repeat(100), urlencoded)).status, 413)
@@ -204,6 +209,27 @@ test('bodies of other types, of more than 16 KB and with many fields are refused
   assert.equal((await postrider.page(path, { method: 'POST', body: multipart, headers: { origin: SITE } })).status, 200)
   assert.deepEqual(await visitor.tags('parts@there.test'), ['confirmation'])
   assert.equal((await post('broken', 'multipart/form-data; boundary=x')).status, 422)
+})
+
+test('other methods get 405 with those that the pages support', async () => {
+  for (const method of ['PUT', 'PATCH', 'DELETE'])
+    for (const path of [`/f/${form.slug}`, '/c/token']) {
+      const answer = await postrider.page(path, { method })
+      assert.deepEqual([answer.status, answer.headers.get('allow')], [405, 'GET, HEAD, POST'], `${method} ${path}`)
+    }
+})
+
+test('a loopback origin with the port of the request is that of the server (AU9)', async () => {
+  const send = (origin: string, host: string) =>
+    visitor.send(form.slug, { email: 'local@there.test' }, { origin, host })
+  for (const host of ['localhost:8080', '127.0.0.1:8080', '[::1]:8080'])
+    assert.equal((await send(`http://${host}`, host)).status, 200, host)
+  for (const [origin, host] of [
+    ['http://localhost:9090', 'localhost:8080'],
+    ['http://evil.test:8080', 'evil.test:8080'],
+    ['http://localhost.evil.test', 'localhost.evil.test'],
+  ] as const)
+    assert.equal((await send(origin, host)).status, 403, origin)
 })
 
 test('a body that does not arrive within 5 seconds is refused (AU46)', async () => {

@@ -20,9 +20,15 @@ import {
   returnPathToken,
   unsubscribeLocalPart,
 } from '../../src/message/return-path.ts'
-import { confirmUrl, readConfirmToken } from '../../src/forms/confirm-token.ts'
-import { fieldsOf, inputOf, isChecked, sealCheck } from '../../src/forms/signup-input.ts'
-import { readFormToken, sealFormToken } from '../../src/forms/signup-token.ts'
+import { fieldsOf, inputOf } from '../../src/forms/signup-input.ts'
+import {
+  confirmUrl,
+  isChecked,
+  readConfirmToken,
+  readFormToken,
+  sealCheck,
+  sealFormToken,
+} from '../../src/forms/tokens.ts'
 import type { FormTexts } from '../../src/forms/versions.ts'
 import { openToken } from '../../src/base/sealed-token.ts'
 import { dataUrl } from '../../src/recipients/data-link.ts'
@@ -280,8 +286,7 @@ export const REQUESTS: Record<string, Parser> = {
       'jsonapi/cursor.ts',
       'base/sealed-token.ts',
       'campaigns/unsubscribe.ts',
-      'forms/confirm-token.ts',
-      'forms/signup-token.ts',
+      'forms/tokens.ts',
       'message/return-path.ts',
       'message/tracking.ts',
       'recipients/data-link.ts',
