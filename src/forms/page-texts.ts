@@ -17,7 +17,7 @@ const isSignUp = ({ relationships }: FormThing): boolean => Boolean(relationship
 /** The texts that people see, in the default language. */
 const texted = (one: FormThing): FormFields => ({
   name: { label: 'Name', hint: 'Only you see it.', required: true },
-  title: { label: 'Title' },
+  title: { section: 'Texts', label: 'Title' },
   intro: { label: 'Introduction', lines: 3 },
   ...(isSignUp(one) && {
     consent_text: {
@@ -49,6 +49,7 @@ const REQUIRED = [
 /** The field for the name, and up to three others. */
 const asked = (one: FormThing): FormFields => ({
   fields: {
+    section: 'Fields',
     label: 'Fields',
     show: (typed, error) => {
       const list = objects(one, 'fields') as { key: string; label: string | null; required: boolean }[]
@@ -107,6 +108,7 @@ type Translated = keyof typeof TRANSLATED
 /** A fieldset for each translation, and one for another language. */
 const translated = (one: FormThing): FormFields => ({
   translations: {
+    section: 'Translations',
     label: 'Translations',
     show: (typed, error) => {
       const stored = Object.entries(record(one, 'translations')) as unknown as [string, Record<string, unknown>][]
@@ -165,6 +167,7 @@ function translationsIn(given: Form): Record<string, object> {
 /** How people subscribe, and the emails after that. */
 const SUBSCRIBED: FormFields = {
   opt_in: {
+    section: 'Confirmation',
     label: 'Confirmation',
     options: [
       ['double', 'Subscribers confirm by email'],
@@ -176,16 +179,17 @@ const SUBSCRIBED: FormFields = {
     hint: 'Required without a confirmation, for example that people are signed in.',
   },
   confirm_note: { label: 'Note in the confirmation email', lines: 3 },
+  confirmed_url: { label: 'Page after the confirmation', type: 'url' },
   from_address: { label: 'From' },
   reply_to: { label: 'Reply-To' },
-  welcome_subject: { label: 'Subject of the welcome email' },
+  welcome_subject: { section: 'Welcome email', label: 'Subject of the welcome email' },
   welcome_html: { label: 'HTML of the welcome email', lines: 6, hint: 'Merge tags such as {{name}} are replaced.' },
-  confirmed_url: { label: 'Page after the confirmation', type: 'url' },
 }
 
 /** The websites that contain the form. */
 const placed = (one: FormThing): FormFields => ({
   origins: {
+    section: 'Your website',
     label: 'Websites with the form',
     value: texts(one, 'origins').join('\n'),
     lines: 3,

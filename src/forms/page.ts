@@ -178,6 +178,8 @@ async function target(visit: Visit, one: FormThing): Promise<[name: string, link
   return [called, typeof name === 'string' ? html`<a href="${path}">${name}</a>` : 'deleted']
 }
 
+const SINCE = { draft: 'Draft since', open: 'Open since', paused: 'Paused since', closed: 'Closed since' } as const
+
 async function about(visit: Visit, one: FormThing): Promise<Html> {
   const url = text(one, 'public_url')
   const reason = text(one, 'paused_reason')
@@ -186,7 +188,7 @@ async function about(visit: Visit, one: FormThing): Promise<Html> {
     ...(reason === '' ? [] : [['Paused because', reason] as const]),
     ['Page', html`<a href="${url}">${url}</a>`],
     await target(visit, one),
-    ['Opened, paused or closed', time(one.attributes.status_at)],
+    [SINCE[text(one, 'status') as keyof typeof SINCE], time(one.attributes.status_at)],
   ])
 }
 

@@ -10,6 +10,8 @@ import type { Html } from './html/widgets.ts'
 
 /** A field of a form: an input, or other controls. `read` returns its value from the form. */
 type FieldView = Omit<FormField, 'name' | 'error'> & {
+  /** The heading above the first field of a section. */
+  section?: string
   show?: (typed: Form | undefined, error: string | undefined) => Html
   read?: (given: Form) => unknown
 }
@@ -55,8 +57,9 @@ export async function fieldsShown(
   const fault = faultIn(errors, labels)
   return Promise.all(
     Object.entries(fields).map(async ([name, field]) => {
-      if (field.show) return field.show(typed, fault(name))
-      const { label: _label, read: _read, ...more } = field
+      const { label: _label, read: _read, section, show, ...more } = field
+      const heading = section === undefined ? '' : html`<h3>${section}</h3>`
+      if (show) return html`${heading}${show(typed, fault(name))}`
       const related = of?.relationships?.[name]
       const options = related
         ? {
@@ -66,7 +69,8 @@ export async function fieldsShown(
             ],
           }
         : {}
-      return entry(name, { ...more, ...options, ...(of && isRequired(of, name) && { required: true as const }) })
+      const required = of && isRequired(of, name) ? { required: true as const } : {}
+      return html`${heading}${entry(name, { ...more, ...options, ...required })}`
     }),
   )
 }

@@ -22,6 +22,7 @@ h2 { margin: 1.75rem 0 .5rem; font-size: 1.05rem; line-height: 1.3; overflow-wra
 p { margin: 0 0 1rem; overflow-wrap: anywhere }
 main > :last-child, section > :last-child { margin-bottom: 0 }
 .soft { color: var(--soft); font-size: .925rem }
+a { color: var(--accent) }
 .bad { color: var(--bad) }
 label { display: block; margin: 0 0 .35rem; font-weight: 600 }
 input, select, textarea { width: 100%; margin: 0 0 1rem; padding: .65rem .75rem; border: 1px solid var(--edge); border-radius: .5rem; background: var(--paper); color: inherit; font: inherit }
