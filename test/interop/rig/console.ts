@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { until } from '../../kit/until.ts'
 import { absent } from './browser.ts'
 
 const BUILT = join(import.meta.dirname, '../../../dist/postrider')
@@ -63,10 +64,23 @@ export async function startBuiltConsole() {
     return body.data
   }
 
+  /** The text of the newest message to an address of the sandbox with this subject, when it has arrived. */
+  async function received(to: string, subject: RegExp): Promise<string> {
+    const { id } = await until(async () => {
+      const all: { id: string; attributes: { recipients: string[]; subject: string } }[] = await api(
+        'GET',
+        '/inbound-emails?sort=-created_at',
+      )
+      return all.find(({ attributes }) => attributes.recipients.includes(to) && subject.test(attributes.subject))
+    }, `a message to ${to}`)
+    return (await api('GET', `/inbound-emails/${id}`)).attributes.text
+  }
+
   return {
     ...shown,
     data,
     api,
+    received,
     /** A command next to the sandbox. */
     command: (...given: readonly string[]) =>
       promisify(execFile)(BUILT, given, { env: { ...process.env, POSTRIDER_DATA_DIR: data } }),
