@@ -54,7 +54,7 @@ export async function startBuiltConsole() {
       headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
       ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
     })
-    const body = (await response.json()) as { data: unknown }
+    const body = (response.status === 204 ? {} : await response.json()) as { data?: unknown }
     // The server's limit of requests is waited out.
     if (response.status === 429) {
       await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get('retry-after') ?? 1)))

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import type { Browser } from './browser.ts'
 
-export const [TAB, ENTER] = ['\uE004', '\uE007']
+export const ENTER = '\uE007'
+const TAB = '\uE004'
 /** The most presses of Tab to anything on a page, the menu included. */
 const STOPS = 90
 /** The text of an element as a screen reader reads it. */
@@ -18,7 +19,7 @@ export function keysOf(browser: Browser) {
     async tabTo(label: RegExp): Promise<void> {
       const stops: string[] = []
       while (stops.length < STOPS) {
-        await browser.press(TAB!)
+        await browser.press(TAB)
         const said: string = await browser.run(WORDS)
         stops.push(said)
         const [outline, inView] = (await browser.run(
