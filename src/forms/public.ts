@@ -260,9 +260,8 @@ function tooMany(deps: AppDeps, request: FormRequest, wait: number): Response | 
   FORM_EVENTS.stopped.add({ reason: 'client' })
   const seconds = Math.ceil(wait / SECOND)
   request.context.header('Retry-After', String(seconds))
-  const { lang, t } = wordsOf(request.language)
-  const time = new Intl.DateTimeFormat(lang, { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' })
-  const text = t('too_many_text', { time: `${time.format(deps.clock.now() + wait)} UTC` })
+  const { t, time } = wordsOf(request.language)
+  const text = t('too_many_text', { time: time(deps.clock.now() + wait) })
   return plain(request, 429, t('too_many_title'), text)
 }
 
