@@ -35,6 +35,8 @@ const FORM = {
 /** Emails per second that are posted and sent alongside sign-ups, and sign-ups per second. */
 const EMAILS = 200
 const SIGNUPS = 200
+/** Sign-ups without other work. */
+const ALONE = 1000
 /** Requests per second whose time is measured alongside. */
 const LOOKS = 40
 /** More than any number of sign-ups here. */
@@ -118,6 +120,11 @@ async function alongside({ audience, server, sink, slug }: Stage, seconds: numbe
   await addContacts(server, audience, [KNOWN])
   await send(server, { count: 1 }, () => signupRequest(slug, KNOWN, MANY))
   await send(server, { count: 200 }, signUp)
+  const idle = await server.ask('report')
+  await send(server, { count: ALONE }, signUp)
+  const { mainCpuMs } = await server.ask('report')
+  // With the confirmation email: holds on a busy machine too.
+  figure(BENCH, 'main_thread_cpu_per_signup', (mainCpuMs - idle.mainCpuMs) / ALONE, 'ms')
   const before = sink.count()
   const [some, emails] = await Promise.all([
     send(server, looks, signUp),
