@@ -31,8 +31,8 @@ const RULES: Record<string, RuleCondition[]> = {
     { event: 'delivered', op: 'did', days: 30 },
   ],
   not_opened: [{ event: 'opened', op: 'did_not', days: 3650 }],
-  // No email is recent enough, so that all emails of each contact are read.
-  all_emails: [{ event: 'delivered', op: 'did', days: 1 }],
+  // No email is recent enough, so that no contact has an email that ends the search.
+  last_day: [{ event: 'delivered', op: 'did', days: 1 }],
 }
 
 export async function segments(contacts: number): Promise<void> {
@@ -117,10 +117,12 @@ async function addCampaignEmails(run: Run, campaign: number, contacts: number, n
   const at = now - (CAMPAIGNS - campaign + 1) * 7 * DAY
   await run(
     `insert into campaigns (id, user_key, domain_key, audience_key, name, subject, body_html, test_mode,
-       require_unsubscribe_link, opens_tracked, clicks_tracked, status, readers_to, walked_to, enqueued, created_at, updated_at)
-     values (?, 1, 1, 1, 'Spring', 'News', '<p>News</p>', 0, 0, 1, 1, 'sent', 0, 0, ?, ?, ?)`,
+       require_unsubscribe_link, opens_tracked, clicks_tracked, status, readers_to, walked_to, enqueued, finished_at,
+       created_at, updated_at)
+     values (?, 1, 1, 1, 'Spring', 'News', '<p>News</p>', 0, 0, 1, 1, 'sent', 0, 0, ?, ?, ?, ?)`,
     `campaign-${campaign}`,
     contacts,
+    at,
     at,
     at,
   )
