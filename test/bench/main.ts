@@ -54,7 +54,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   batch,
   compat: () => compat(count, Number(values.rounds)),
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
-  signups: () => signups(values.count === '3000' ? 30 : count),
+  signups: () => signups(values.count === '3000' ? 30 : count, values.only),
   segments: () => segments(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
   reports,

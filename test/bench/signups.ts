@@ -47,10 +47,14 @@ const KNOWN = 'known@d1.example'
 /** Addresses of each kind. */
 const OF_EACH = 100
 
-export async function signups(seconds: number): Promise<void> {
-  await withForm(OPEN, (stage) => alongside(stage, seconds))
-  await withForm(OPEN, kinds)
-  await withForm({}, attack)
+/** The parts: one server each. `only`: the names of some parts. */
+export async function signups(seconds: number, only: readonly string[]): Promise<void> {
+  const parts: Record<string, () => Promise<void>> = {
+    alongside: () => withForm(OPEN, (stage) => alongside(stage, seconds)),
+    kinds: () => withForm(OPEN, kinds),
+    attack: () => withForm({}, attack),
+  }
+  for (const [name, part] of Object.entries(parts)) if (only.length === 0 || only.includes(name)) await part()
 }
 
 interface Stage {
