@@ -12,11 +12,11 @@ const WORDS = `const one = document.activeElement
 
 export function keysOf(browser: Browser) {
   return {
-    async keys(text: string): Promise<void> {
+    keys: async (text: string): Promise<void> => {
       for (const key of text) await browser.press(key)
     },
     /** Presses Tab until the focus is on what has these words. Each stop on the way is seen, and in the window. */
-    async tabTo(label: RegExp): Promise<void> {
+    tabTo: async (label: RegExp): Promise<void> => {
       const stops: string[] = []
       while (stops.length < STOPS) {
         await browser.press(TAB)
