@@ -1,5 +1,5 @@
-// The process of an attack on a form: 500 clients sign up 2,000 addresses of others 10,000 times, as fast as they can, and
-// press the second button if there is one.
+// The process of an attack on a form: 500 clients sign up 2,000 addresses of others 10,000 times, as fast as they can,
+// and press the second button if there is one.
 import { fork } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 

@@ -1,5 +1,6 @@
 // Sign-ups at a public form (AU14, AU42, AU112): their time alongside email that is sent, the time of other requests
-// alongside 200 sign-ups per second, an attack of 500 clients on 2,000 addresses, and the answers to each kind of address.
+// alongside 200 sign-ups per second, the answers to each kind of address, and an attack of 500 clients on 2,000
+// addresses.
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import Database from 'better-sqlite3'

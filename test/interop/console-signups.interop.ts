@@ -1,5 +1,5 @@
-// A new user without a shell, in a real browser: from an empty audience to a form, a confirmed subscriber, a segment and
-// a campaign that the subscriber receives, in less than five minutes.
+// A new user without a shell, in a real browser: from an empty audience to a form, a confirmed subscriber, a segment
+// and a campaign that the subscriber receives, in less than five minutes.
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { until } from '../kit/until.ts'

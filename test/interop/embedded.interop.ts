@@ -1,5 +1,5 @@
-// The HTML of a form on a page of another website, in a real browser: a visitor subscribes with and without scripts, and
-// with the keyboard only, confirms by the link of the received email, and receives the welcome email (AU8 to AU10).
+// The HTML of a form on a page of another website, in a real browser: a visitor subscribes with and without scripts,
+// and with the keyboard only, confirms by the link of the received email, and receives the welcome email (AU8 to AU10).
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
