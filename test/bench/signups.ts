@@ -130,6 +130,7 @@ async function alongside({ audience, server, sink, slug }: Stage, seconds: numbe
   const { mainCpuMs } = await server.ask('report')
   // With the confirmation email: holds on a busy machine too.
   figure(BENCH, 'main_thread_cpu_per_signup', (mainCpuMs - idle.mainCpuMs) / ALONE, 'ms')
+  times('email_alone', (await send(server, looks, (index) => emailRequest(server, index))).latencies)
   const before = sink.count()
   const [some, emails] = await Promise.all([
     send(server, looks, signUp),
