@@ -132,7 +132,8 @@ export const conditionOf = (
   audienceKey: number,
   rules: readonly RuleCondition[],
   now: number,
-): SqlCondition => compileRules(rules, { campaigns: campaignKeys(reader, audienceKey, rules), now })
+): SqlCondition =>
+  compileRules(rules, { audience: audienceKey, campaigns: campaignKeys(reader, audienceKey, rules), now })
 
 /** The condition of a segment as of a time. The segment may have been deleted after its campaign started. */
 export function segmentCondition(reader: Reader, key: number, now: number): SqlCondition {

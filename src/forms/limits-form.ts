@@ -38,8 +38,8 @@ export function pauseIfAbused(tx: Tx, deps: FormLimitDeps, form: FormRow, now: n
       `select count(*) filter (where created_at >= ? and message_id is not null) as sent,
          count(*) filter (where ended_at >= ? and state = 'bounced') as bounced,
          count(*) filter (where ended_at >= ? and state = 'refused') as refused
-       from consents where form_key = ? and max(created_at, coalesce(ended_at, 0)) >= ?`,
-      [from, from, from, form.key, from],
+       from consents where (form_key = ? and created_at >= ?) or (ended_at >= ? and +form_key = ?)`,
+      [from, from, from, form.key, from, from, form.key],
     ),
   )
   if (sent < FEWEST) return

@@ -252,13 +252,11 @@ function foreign(deps: AppDeps, { context, form, words }: FormRequest): Response
 function tooMany(deps: AppDeps, request: FormRequest, wait: number): Response | Promise<Response> {
   FORM_EVENTS.stopped.add({ reason: 'client' })
   request.context.header('Retry-After', String(Math.ceil(wait / SECOND)))
-  const format = { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' } as const
-  const time = new Intl.DateTimeFormat(request.words.lang, format).format(deps.clock.now() + wait)
   return short(request, {
     status: 429,
     title: 'too_many_title',
     text: 'too_many_text',
-    values: { time: `${time} UTC` },
+    values: { time: request.words.time(deps.clock.now() + wait) },
   })
 }
 

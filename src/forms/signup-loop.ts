@@ -55,11 +55,12 @@ export class SignupLoop {
     for (;;) {
       const due = store.all(
         raw<Signup>(
-          `select * from signups where expires_at <= ?
-             or state = 'waiting' and form_key in (select key from forms where status = 'closed')
-             or form_key in (select f.key from audiences a join forms f on f.audience_key = a.key
-               where a.deleted_at is not null or f.deleted_at is not null)
-           order by expires_at limit ${AT_ONCE}`,
+          `select * from signups where key in (select key from signups where expires_at <= ?
+             union all select key from signups where state = 'waiting'
+               and form_key in (select key from forms where status = 'closed')
+             union all select key from signups where form_key in (select f.key from audiences a
+               join forms f on f.audience_key = a.key where a.deleted_at is not null or f.deleted_at is not null)
+             limit ${AT_ONCE})`,
           [now],
         ),
       )

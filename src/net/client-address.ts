@@ -5,12 +5,16 @@ import type { HttpBindings } from '@hono/node-server'
 import type { Config } from '../base/config.ts'
 import { customerOf, addNetwork } from '../base/network.ts'
 
+const LOCAL_PROXY: readonly string[] = ['127.0.0.1', '::1']
+/** The networks of each list of proxies. Every request is checked with one. */
+const listed = new WeakMap<readonly string[], BlockList>()
+
 /**
  * The trusted proxies. By default, if the public URL is https, a proxy on this machine is trusted, because this
  * listener has no TLS of its own.
  */
 const proxiesOf = ({ public_url, trusted_proxies }: Http): readonly string[] =>
-  trusted_proxies.length === 0 && public_url.startsWith('https:') ? ['127.0.0.1', '::1'] : trusted_proxies
+  trusted_proxies.length === 0 && public_url.startsWith('https:') ? LOCAL_PROXY : trusted_proxies
 
 type Http = Pick<Config['http'], 'public_url' | 'trusted_proxies'>
 
@@ -31,8 +35,7 @@ export function clientAddress(context: ClientFacts, http?: Http): string {
   const bindings = context.env as ClientFacts['env'] | undefined
   const peer = bindings?.incoming?.socket.remoteAddress?.replace(/^::ffff:/, '') ?? ''
   if (trusted.length === 0) return peer
-  const proxies = new BlockList()
-  for (const network of trusted) addNetwork(proxies, network)
+  const proxies = blockListOf(trusted)
   const isProxy = (address: string): boolean =>
     isIP(address) !== 0 && proxies.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4')
   const hops = (context.req.header('x-forwarded-for') ?? '').split(',').map((hop) => hop.trim())
@@ -43,6 +46,15 @@ export function clientAddress(context: ClientFacts, http?: Http): string {
     client = hop
   }
   return client
+}
+
+function blockListOf(networks: readonly string[]): BlockList {
+  const known = listed.get(networks)
+  if (known) return known
+  const list = new BlockList()
+  for (const network of networks) addNetwork(list, network)
+  listed.set(networks, list)
+  return list
 }
 
 /** The key of a client for limits. */

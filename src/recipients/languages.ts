@@ -13,6 +13,8 @@ export interface Texts {
   t: (key: string, values?: Readonly<Record<string, string | number>>) => string
   /** A date as the language writes it, in UTC. */
   date: (at: number) => string
+  /** A date with its time, in UTC. */
+  time: (at: number) => string
 }
 
 /** The languages that are known about a page, as BCP 47 tags. */
@@ -26,16 +28,13 @@ export interface LanguageChoices {
 }
 
 const MAX_HEADER = 1000
-const loaded = new Map<RecipientLanguage, Readonly<Record<string, string>>>()
+const loaded = new Map<RecipientLanguage, Texts>()
 
 /** The texts of a language. */
 export function textsIn(lang: RecipientLanguage): Texts {
-  let texts = loaded.get(lang)
-  if (!texts) {
-    texts = JSON.parse(configAsset(`recipient/${lang}.json`)) as Readonly<Record<string, string>>
-    loaded.set(lang, texts)
-  }
-  const all = texts
+  const known = loaded.get(lang)
+  if (known) return known
+  const all = JSON.parse(configAsset(`recipient/${lang}.json`)) as Readonly<Record<string, string>>
   const t: Texts['t'] = (key, values = {}) => {
     const text = all[key]
     if (text === undefined) throw new Error(`config/recipient/${lang}.json has no text "${key}".`)
@@ -45,8 +44,11 @@ export function textsIn(lang: RecipientLanguage): Texts {
       return String(value)
     })
   }
-  const date = (at: number): string => new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' }).format(at)
-  return { lang, t, date }
+  const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })
+  const times = new Intl.DateTimeFormat(lang, { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' })
+  const texts: Texts = { lang, t, date: (at) => dates.format(at), time: (at) => `${times.format(at)} UTC` }
+  loaded.set(lang, texts)
+  return texts
 }
 
 /**

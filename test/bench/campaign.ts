@@ -38,8 +38,9 @@ export async function campaign(count: number): Promise<void> {
 /** The address and the credentials for requests. */
 type Facts = Pick<Server, 'port' | 'token'>
 
+/** A request to the API. Returns the data of the answer, and throws if it fails. */
 // oxlint-disable-next-line typescript/no-explicit-any
-async function ask(server: Facts, method: string, path: string, data?: unknown): Promise<any> {
+export async function ask(server: Facts, method: string, path: string, data?: unknown): Promise<any> {
   const answer = await fetch(`http://127.0.0.1:${server.port}/api/v1${path}`, {
     method,
     headers: {

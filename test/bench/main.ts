@@ -17,6 +17,7 @@ import { outbound } from './outbound.ts'
 import { profile } from './profile.ts'
 import { reports } from './reports.ts'
 import { segments } from './segments.ts'
+import { signups } from './signups.ts'
 import { dane } from './spread.ts'
 import { statements } from './statements.ts'
 import { submission } from './submission.ts'
@@ -53,6 +54,7 @@ const benches: Record<string, () => Promise<void> | void> = {
   batch,
   compat: () => compat(count, Number(values.rounds)),
   campaign: () => campaign(values.count === '3000' ? 100_000 : count),
+  signups: () => signups(values.count === '3000' ? 30 : count, values.only),
   segments: () => segments(values.count === '3000' ? 100_000 : count),
   inbound: () => inbound(count),
   reports,

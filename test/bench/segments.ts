@@ -17,6 +17,7 @@ import { figure, percentile } from './rig.ts'
 
 const BENCH = 'segments'
 const CAMPAIGNS = 20
+const ROUNDS = 10
 const DAY = 86_400_000
 
 const RULES: Record<string, RuleCondition[]> = {
@@ -31,8 +32,8 @@ const RULES: Record<string, RuleCondition[]> = {
     { event: 'delivered', op: 'did', days: 30 },
   ],
   not_opened: [{ event: 'opened', op: 'did_not', days: 3650 }],
-  // No email is recent enough, so that all emails of each contact are read.
-  all_emails: [{ event: 'delivered', op: 'did', days: 1 }],
+  // No email is recent enough, so that no contact has an email that ends the search.
+  last_day: [{ event: 'delivered', op: 'did', days: 1 }],
 }
 
 export async function segments(contacts: number): Promise<void> {
@@ -63,13 +64,17 @@ async function timed(name: string, run: () => Promise<number>): Promise<void> {
   const loop = monitorEventLoopDelay({ resolution: 1 })
   let count = await run()
   loop.enable()
-  for (let round = 0; round < 10; round++) {
+  const before = process.threadCpuUsage()
+  for (let round = 0; round < ROUNDS; round++) {
     const start = performance.now()
     count = await run()
     times.push(performance.now() - start)
   }
   loop.disable()
+  const { system, user } = process.threadCpuUsage(before)
   figure(BENCH, name, count, 'contacts')
+  // Holds on a busy machine too.
+  figure(BENCH, `${name}_cpu`, (user + system) / 1000 / ROUNDS, 'ms')
   figure(BENCH, `${name}_p50`, percentile(times, 0.5), 'ms')
   figure(BENCH, `${name}_p95`, percentile(times, 0.95), 'ms')
   figure(BENCH, `${name}_event_loop_max`, loop.max / 1e6, 'ms')
@@ -117,10 +122,12 @@ async function addCampaignEmails(run: Run, campaign: number, contacts: number, n
   const at = now - (CAMPAIGNS - campaign + 1) * 7 * DAY
   await run(
     `insert into campaigns (id, user_key, domain_key, audience_key, name, subject, body_html, test_mode,
-       require_unsubscribe_link, opens_tracked, clicks_tracked, status, readers_to, walked_to, enqueued, created_at, updated_at)
-     values (?, 1, 1, 1, 'Spring', 'News', '<p>News</p>', 0, 0, 1, 1, 'sent', 0, 0, ?, ?, ?)`,
+       require_unsubscribe_link, opens_tracked, clicks_tracked, status, readers_to, walked_to, enqueued, finished_at,
+       created_at, updated_at)
+     values (?, 1, 1, 1, 'Spring', 'News', '<p>News</p>', 0, 0, 1, 1, 'sent', 0, 0, ?, ?, ?, ?)`,
     `campaign-${campaign}`,
     contacts,
+    at,
     at,
     at,
   )

@@ -367,6 +367,33 @@ describe('rules about emails (AU62, AU63)', () => {
     assert.deepEqual(await matching(audience, [{ event: 'delivered', op: 'did_not', campaign }]), ['bad', 'new'])
   })
 
+  test('a count reads each contact once, and the emails of a contact by an index (AU65)', async () => {
+    const rules = [
+      { field: 'email_domain', op: 'is', value: 'there.test' },
+      { event: 'opened', op: 'did_not', days: 30 },
+      { event: 'delivered', op: 'did', days: 30 },
+    ]
+    const statements: { sql: string; read: number }[] = []
+    store().watch((sql, read) => {
+      if (/\bas fits\b/.test(sql)) statements.push({ sql, read })
+    })
+    const asked = { data: { type: 'segment-counts', attributes: { rules } } }
+    const { body, status } = await postrider.api('POST', `/audiences/${sent.audience}/segment-counts`, asked)
+    store().watch(() => {})
+    assert.equal(status, 200, JSON.stringify(body))
+    assert.equal(body.data.attributes.matching, 1)
+    assert.ok(statements.length > 0)
+    // A slice that ended early returns the contact at which the next one starts.
+    const read = statements.reduce((sum, each) => sum + each.read, 0)
+    assert.ok(read <= everybody.length, String(read))
+    for (const { sql } of statements) {
+      const marks = Array<null>(sql.split('?').length - 1).fill(null)
+      const plan = store().all(raw<{ detail: string }>(`explain query plan ${sql}`, marks))
+      const scans = plan.map(({ detail }) => detail).filter((detail) => /^SCAN (?:e|contacts|s)\b/.test(detail))
+      assert.deepEqual(scans, [])
+    }
+  })
+
   test('of the last days', async () => {
     postrider.clock.leap(3 * DAY)
     assert.deepEqual(await matching(sent.audience, [{ event: 'opened', op: 'did', days: 2 }]), [])

@@ -261,6 +261,33 @@ test('a form is paused when 3 recipients of at least 30 refuse (AU45)', async ()
   assert.match((await forms.show(form.id))['paused_reason'], /^3 recipients of 30 confirmation emails/)
 })
 
+test('the work for a sign-up does not grow with the number of earlier ones (AU112)', async () => {
+  const { form, postrider, visitor } = await stage(MANY)
+  await using _ = postrider
+  const { store } = postrider.appliance.deps
+  const read = new Set<string>()
+  store.watch((sql) => void (/\bfrom (?:signups|consents)\b/.test(sql) && read.add(sql)))
+  await visitor.signUp(form.slug, 'a@there.test')
+  await until(() => [...read].some((sql) => sql.includes('min(expires_at)')), 'the loop of the sign-ups')
+  await visitor.press(visitor.link('a@there.test'), 'refuse')
+  store.watch(() => {})
+  assert.ok(
+    [...read].some((sql) => sql.includes(`state = 'bounced'`)),
+    'the results of the form are counted',
+  )
+  for (const sql of read) {
+    const marks = Array<null>(sql.split('?').length - 1).fill(null)
+    const plan = store.all(raw<{ detail: string }>(`explain query plan ${sql}`, marks))
+    // The index of the sign-ups that wait contains no others.
+    const all = /^SCAN (?:signups|consents)\b(?!.* signups_waiting)|consents_of_form \(form_key=\?\)/
+    assert.deepEqual(
+      plan.map(({ detail }) => detail).filter((detail) => all.test(detail)),
+      [],
+      sql,
+    )
+  }
+})
+
 test('a domain that cannot send leaves sign-ups waiting, and they are sent when it can (AU14)', async () => {
   const { domain, form, postrider, visitor } = await stage(MANY)
   await using _ = postrider

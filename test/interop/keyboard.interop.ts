@@ -9,14 +9,8 @@ import { after, before, test } from 'node:test'
 import { until } from '../kit/until.ts'
 import { startBrowser, type Browser } from './rig/browser.ts'
 import { missing, startBuiltConsole, type BuiltConsole } from './rig/console.ts'
+import { ENTER, keysOf } from './rig/keys.ts'
 import { withPrograms } from './rig/need.ts'
-
-const [TAB, ENTER] = ['\uE004', '\uE007']
-/** The most presses of Tab to anything on a page, the menu included. */
-const STOPS = 90
-/** What a reader of the screen says of an element. */
-const WORDS = `const one = document.activeElement
-  return (one.getAttribute('aria-label') ?? (one.labels?.[0] ?? one).innerText ?? '').trim().replaceAll(/\\s+/g, ' ')`
 
 withPrograms('the keyboard in Chromium', missing, () => {
   let server: BuiltConsole
@@ -30,33 +24,15 @@ withPrograms('the keyboard in Chromium', missing, () => {
     await browser.headed(text)
     await until(() => browser.run('return document.readyState === "complete"'), `the whole of ${text}`)
   }
-  async function keys(text: string): Promise<void> {
-    for (const key of text) await browser.press(key)
-  }
-  /** Presses Tab until the focus is on what has these words. Each stop on the way is seen, and in the window. */
-  async function tabTo(label: RegExp): Promise<void> {
-    const stops: string[] = []
-    while (stops.length < STOPS) {
-      await browser.press(TAB)
-      const said: string = await browser.run(WORDS)
-      stops.push(said)
-      const [outline, inView] = (await browser.run(
-        `const one = document.activeElement
-         const { top, bottom } = one.getBoundingClientRect()
-         const { boxShadow, outlineStyle } = getComputedStyle(one)
-         return [outlineStyle !== 'none' || boxShadow !== 'none', one === document.body || (bottom > 0 && top < innerHeight)]`,
-      )) as [boolean, boolean]
-      assert.ok(outline && inView, `the focus on "${said}" is not seen`)
-      if (label.test(said)) return
-    }
-    assert.fail(`Tab does not lead to ${String(label)}: ${stops.join(' | ')}`)
-  }
+  let keys: ReturnType<typeof keysOf>['keys']
+  let tabTo: ReturnType<typeof keysOf>['tabTo']
   const everythingHasAName = async (): Promise<void> =>
     assert.deepEqual(await browser.nameless(), [], await browser.at())
 
   before(async () => {
     server = await startBuiltConsole()
     browser = await startBrowser()
+    ;({ keys, tabTo } = keysOf(browser))
     const [domain] = await server.api('GET', '/domains')
     const relationships = { domain: { data: { type: 'domains', id: domain!.id } } }
     for (const to of ['ada@example.net', 'refuse@example.net']) {

@@ -121,7 +121,7 @@ withPrograms('the page of a subscriber in Chromium', absent, () => {
         await browser.click('button')
         await said(LEFT)
         await browser.look(scheme, width, `left-${scheme}-${width}${colour?.slice(1) ?? ''}`)
-        for (const part of ['h1', 'p:not(.sender)', '.soft', 'button.plain'])
+        for (const part of ['h1', 'h2', 'p:not(.sender)', 'button.plain'])
           assert.ok((await browser.contrast(part)) >= 4.5, `${part} in ${scheme}: ${await browser.contrast(part)}`)
       }
     })

@@ -54,11 +54,11 @@ function sentTo(dataDir: string, to: string): SentBody[] {
   }
 }
 
-/** The path of the newest confirmation link in an email to an address. The API hides it. */
-export function linkTo(dataDir: string, to: string): string {
-  const found = sentTo(dataDir, to).map(({ text }) => /\/c\/[\w-]+/.exec(text ?? ''))
+/** The path of the newest confirmation link (/c/), or of another page, in an email to an address. The API hides it. */
+export function linkTo(dataDir: string, to: string, page = /\/c\/[\w-]+/): string {
+  const found = sentTo(dataDir, to).map(({ text }) => page.exec(text ?? ''))
   const [path] = found.findLast((each) => each !== null) ?? []
-  assert.ok(path, `no confirmation link was sent to ${to}`)
+  assert.ok(path, `no link ${String(page)} was sent to ${to}`)
   return path
 }
 

@@ -114,6 +114,18 @@ export async function startBrowser() {
     writeFileSync(join(SHOTS, `${name}.png`), Buffer.from(data, 'base64'))
   }
 
+  /** Links, buttons, fields and tables in the accessibility tree. */
+  async function controls(): Promise<{ nodeId: string; role: string; name: string }[]> {
+    const { nodes } = (await cdp('Accessibility.getFullAXTree', {})) as { nodes: AccessibleNode[] }
+    return nodes
+      .map(({ ignored, name, nodeId, role }) => ({
+        nodeId,
+        role: ignored ? '' : (role?.value ?? ''),
+        name: name?.value?.trim() ?? '',
+      }))
+      .filter(({ role }) => NAMED.has(role))
+  }
+
   return {
     run,
     shoot,
@@ -182,13 +194,10 @@ export async function startBrowser() {
       await shoot(name.replaceAll(/[^a-z0-9]+/gi, '-').slice(0, 100))
     },
 
+    controls,
     /** Elements without a name in the accessibility tree: links, buttons, fields and tables. */
-    async nameless(): Promise<string[]> {
-      const { nodes } = (await cdp('Accessibility.getFullAXTree', {})) as { nodes: AccessibleNode[] }
-      return nodes.flatMap(({ ignored, name, nodeId, role }) =>
-        !ignored && NAMED.has(role?.value ?? '') && !name?.value?.trim() ? [`${role?.value} ${nodeId}`] : [],
-      )
-    },
+    nameless: async (): Promise<string[]> =>
+      (await controls()).flatMap(({ name, nodeId, role }) => (name === '' ? [`${role} ${nodeId}`] : [])),
 
     /** Contrast of an element's text with what is behind it (WCAG 2.2 §1.4.3). */
     contrast: (selector: string): Promise<number> => run(CONTRAST, selector),

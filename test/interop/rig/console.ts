@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { until } from '../../kit/until.ts'
 import { absent } from './browser.ts'
 
 const BUILT = join(import.meta.dirname, '../../../dist/postrider')
@@ -53,7 +54,7 @@ export async function startBuiltConsole() {
       headers: { authorization: `Bearer ${shown.token}`, ...(type === undefined ? {} : { 'content-type': MEDIA }) },
       ...(type === undefined ? {} : { body: JSON.stringify({ data: { type, attributes, ...more } }) }),
     })
-    const body = (await response.json()) as { data: unknown }
+    const body = (response.status === 204 ? {} : await response.json()) as { data?: unknown }
     // The server's limit of requests is waited out.
     if (response.status === 429) {
       await new Promise((resolve) => setTimeout(resolve, 1000 * Number(response.headers.get('retry-after') ?? 1)))
@@ -63,10 +64,23 @@ export async function startBuiltConsole() {
     return body.data
   }
 
+  /** The text of the newest message to an address of the sandbox with this subject, when it has arrived. */
+  async function received(to: string, subject: RegExp): Promise<string> {
+    const { id } = await until(async () => {
+      const all: { id: string; attributes: { recipients: string[]; subject: string } }[] = await api(
+        'GET',
+        '/inbound-emails?sort=-created_at',
+      )
+      return all.find(({ attributes }) => attributes.recipients.includes(to) && subject.test(attributes.subject))
+    }, `a message to ${to}`)
+    return (await api('GET', `/inbound-emails/${id}`)).attributes.text
+  }
+
   return {
     ...shown,
     data,
     api,
+    received,
     /** A command next to the sandbox. */
     command: (...given: readonly string[]) =>
       promisify(execFile)(BUILT, given, { env: { ...process.env, POSTRIDER_DATA_DIR: data } }),
