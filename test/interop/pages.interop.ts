@@ -99,6 +99,12 @@ withPrograms('every page in Chromium', missing, () => {
     await fetch(`${server.url}/api/v1/contacts/${gone!.id}`, { method: 'DELETE', headers })
     const [withdrawn] = await server.api('GET', `/audiences/${id}/consents?filter[state]=withdrawn`)
     places.push(`/audiences/${id}/consents/${withdrawn!.id}`)
+    const rules = [
+      { field: 'city', op: 'is', value: 'Bergen' },
+      { event: 'delivered', op: 'did', days: 30 },
+    ]
+    const segment = await server.api('POST', `/audiences/${id}/segments`, 'segments', { name: 'Bergen', rules })
+    places.push(`/audiences/${id}/segments`, `/audiences/${id}/segments/new`, `/segments/${segment.id}`)
     return id
   }
 
