@@ -121,7 +121,7 @@ function takes(path: readonly string[], value: unknown): boolean {
 /** The type of a setting, from its default in the file and as the server reads it. */
 function typeOf(written: unknown, read: unknown, path: readonly string[]): string {
   if (typeof written === 'boolean') return 'boolean'
-  if (typeof written === 'number') return 'integer'
+  if (typeof written === 'number') return takes(path, 0.5) ? 'number' : 'integer'
   if (Array.isArray(written)) {
     const inner = written.length === 0 ? 'string' : typeOf(written[0], (read as unknown[])[0], [...path, '0'])
     return `list of ${inner === 'address' ? 'addresses' : `${inner}s`}`
