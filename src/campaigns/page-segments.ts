@@ -54,8 +54,8 @@ const OPS: Readonly<Record<string, string>> = {
   after: 'is after (date)',
   within_days: 'is in the last … days',
   older_than_days: 'is more than … days ago',
-  did: 'yes (in the last … days, if given)',
-  did_not: 'no (in the last … days, if given)',
+  did: 'yes',
+  did_not: 'no',
 }
 
 const NAMES: Readonly<Record<string, string>> = {
@@ -194,8 +194,8 @@ function rowFields(row: RuleFields, at: number, choices: Choices, fault: (name: 
   return html`<fieldset>
     <legend>Condition ${at + 1}</legend>
     <div class="pair">
-      ${of('what', 'About', choices.whats)} ${of('op', 'Operator', Object.entries(OPS))} ${of('value', 'Value')}
-      ${of('campaign', 'Campaign (for sent, opened, …)', choices.campaigns)}
+      ${of('what', 'About', choices.whats)} ${of('op', 'Operator', Object.entries(OPS))}
+      ${of('value', 'Value, or number of days')} ${of('campaign', 'Campaign', choices.campaigns)}
     </div>
     <button class="plain" name="step" value="remove-${at}">Remove condition ${at + 1}</button>
   </fieldset>`

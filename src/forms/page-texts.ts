@@ -168,7 +168,7 @@ function translationsIn(given: Form): Record<string, object> {
 const SUBSCRIBED: FormFields = {
   opt_in: {
     section: 'Confirmation',
-    label: 'Confirmation',
+    label: 'Opt-in',
     options: [
       ['double', 'Subscribers confirm by email'],
       ['single', 'None: anybody can subscribe any address'],
