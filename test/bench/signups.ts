@@ -40,6 +40,8 @@ const SIGNUPS = 200
 const ALONE = 1000
 /** Requests per second whose time is measured alongside. */
 const LOOKS = 40
+/** Few connections: a server accepts one in each turn of its event loop, and the requests on new ones wait for that. */
+const POSTERS = 8
 /** More than any number of sign-ups here. */
 const MANY = 1_000_000
 const OPEN = { per_client: MANY, per_client_day: MANY, per_form: MANY }
@@ -107,7 +109,7 @@ interface Requests {
 
 /** Sends whole requests, one for each index. */
 const send = ({ port, token }: Server, requests: Requests, request: (index: number) => string): Promise<Posted> =>
-  post({ port, token, posters: 20, ...requests, body: request, request: (_, text) => text })
+  post({ port, token, posters: POSTERS, ...requests, body: request, request: (_, text) => text })
 
 const get = (path: string) => (): string => `GET ${path} HTTP/1.1\r\nHost: bench\r\n\r\n`
 
@@ -134,7 +136,7 @@ async function alongside({ audience, server, sink, slug }: Stage, seconds: numbe
   const before = sink.count()
   const [some, emails] = await Promise.all([
     send(server, looks, signUp),
-    send(server, { count: EMAILS * seconds, rate: EMAILS }, (index) => emailRequest(server, index)),
+    send(server, { count: EMAILS * seconds, rate: EMAILS, posters: 20 }, (index) => emailRequest(server, index)),
   ])
   times('signup_beside_emails', some.latencies)
   figure(BENCH, 'emails_beside', (emails.latencies.length / emails.wallMs) * 1000, 'emails/s')
@@ -143,7 +145,7 @@ async function alongside({ audience, server, sink, slug }: Stage, seconds: numbe
   const subscriber = linkTo(server.dataDir, KNOWN, /\/u\/[\w-]+/)
   await server.ask('reset')
   const [many, health, posts, confirmPage, subscriberPage] = await Promise.all([
-    send(server, { count: SIGNUPS * seconds, rate: SIGNUPS, posters: 100 }, signUp),
+    send(server, { count: SIGNUPS * seconds, rate: SIGNUPS, posters: 40 }, signUp),
     send(server, looks, get('/health')),
     send(server, looks, (index) => emailRequest(server, index)),
     send(server, looks, get(confirmation)),
