@@ -27,9 +27,6 @@ withPrograms('a newsletter in Chromium', missing, () => {
     server = await startBuiltConsole()
     browser = await startBrowser()
     mouse = mouseOf(browser)
-    // With the sandbox's own audience, the user would have to choose one.
-    const [own] = await server.api('GET', '/audiences')
-    await server.api('DELETE', `/audiences/${own.id}`)
     const [domain] = await server.api('GET', '/domains')
     const relationships = { domain: { data: { type: 'domains', id: domain.id } } }
     const { id } = await server.api('POST', '/audiences', 'audiences', { name: 'Readers' }, { relationships })
