@@ -39,6 +39,8 @@ postrider serve --check
 An environment variable overrides the file. Its name is \`POSTRIDER_\`, the section and the key, for example \`POSTRIDER_HTTP_LISTEN\`. Lists are
 separated by commas. To read a value from a file, such as a Docker or Kubernetes secret, append \`_FILE\` to the name and set it to the path.
 
+\`postrider dev\` has its own settings. It uses only \`[storage]\` of the file and the environment.
+
 \`POSTRIDER_DELIVERY_ROUTES\` and \`POSTRIDER_DELIVERY_SOURCES\` contain the tables in TOML. Plans can only be set in the file.
 \`POSTRIDER_INIT_DOMAIN\` and \`POSTRIDER_INIT_EMAIL\` set up a server at its first start ([install](install.md#run-the-container-image)).
 
