@@ -25,6 +25,7 @@ withPrograms('a newsletter in Chromium', missing, () => {
 
   before(async () => {
     server = await startBuiltConsole()
+    await server.withoutAudience()
     browser = await startBrowser()
     mouse = mouseOf(browser)
     const [domain] = await server.api('GET', '/domains')

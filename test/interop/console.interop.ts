@@ -90,6 +90,7 @@ withPrograms('the console in Chromium', missing, () => {
 
   before(async () => {
     server = await startBuiltConsole()
+    await server.withoutAudience()
     browser = await startBrowser()
     const post = (to: string) => {
       const text = { html: '<h1>Hello</h1><p>Thank you.</p>', text: 'Thank you.', subject: `Receipt for ${to}` }

@@ -76,14 +76,16 @@ export async function startBuiltConsole() {
     return (await api('GET', `/inbound-emails/${id}`)).attributes.text
   }
 
-  // The sandbox has an audience with an open form. The pages of these tests start without any.
-  const [own] = await api('GET', '/audiences')
-  await api('DELETE', `/audiences/${own.id}`)
   return {
     ...shown,
     data,
     api,
     received,
+    /** Deletes the audience that the sandbox has, so that nobody must choose between two. */
+    async withoutAudience(): Promise<void> {
+      const [own] = await api('GET', '/audiences')
+      await api('DELETE', `/audiences/${own.id}`)
+    },
     /** A command next to the sandbox. */
     command: (...given: readonly string[]) =>
       promisify(execFile)(BUILT, given, { env: { ...process.env, POSTRIDER_DATA_DIR: data } }),
