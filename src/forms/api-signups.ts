@@ -11,9 +11,10 @@ import type { Contact } from '../campaigns/contacts.ts'
 import { define } from '../jsonapi/define.ts'
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { languageTag, line, text } from '../jsonapi/schemas.ts'
+import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { forms } from './api.ts'
-import { formByKey } from './forms.ts'
+import { deletedTarget, formByKey, type FormRow } from './forms.ts'
 import { MAX_FIELD } from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
 import { OUTCOMES } from './signup-counts.ts'
@@ -139,7 +140,7 @@ export const signups = define('signups', {
         const signedUp = await parts.store.write((tx) =>
           isLimited ? stopSignup(tx, form.key, 'limited', now) : signUp(tx, signupDeps(parts), form.key, given, now),
         )
-        return { row: rowOf(signedUp, now) }
+        return { row: rowOf(parts.store, form, signedUp, now) }
       },
     },
   ],
@@ -163,8 +164,9 @@ function typedOf(texts: FormTexts, name: string | null, given: Record<string, un
   }
 }
 
-function rowOf({ consent, contact, outcome }: SignedUp, now: number) {
-  if (outcome === 'closed') throw refuse('form_closed', 'The form is not open. Set its status to open first.')
+function rowOf(reader: Reader, form: FormRow, { consent, contact, outcome }: SignedUp, now: number) {
+  if (outcome === 'closed')
+    throw refuse('form_closed', deletedTarget(reader, form) ?? 'The form is not open. Set its status to open first.')
   return { key: 0, id: newId(now), outcome, contact_key: contact ?? null, consent_key: consent ?? null }
 }
 
@@ -185,7 +187,7 @@ export const contactConfirmations = define('contact-confirmations', {
       refuses: ['form_closed', 'transition_not_allowed'],
       about: 'Send one more confirmation email to a pending contact, within the limits of its address.',
       run: async ({ now, parts, row }) => {
-        const signedUp = await parts.store.write((tx) => {
+        const { form, signedUp } = await parts.store.write((tx) => {
           const { email, key, status } = row as unknown as Contact
           const signup = tx.first(
             db
@@ -211,9 +213,9 @@ export const contactConfirmations = define('contact-confirmations', {
             origin: consent.origin,
             client: consent.request_client,
           }
-          return signUp(tx, signupDeps(parts), form.key, given, now)
+          return { form, signedUp: signUp(tx, signupDeps(parts), form.key, given, now) }
         })
-        return { row: { ...rowOf(signedUp, now), key: row.key, id: row.id } }
+        return { row: { ...rowOf(parts.store, form, signedUp, now), key: row.key, id: row.id } }
       },
     },
   ],

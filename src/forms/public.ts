@@ -63,7 +63,7 @@ export function signupRoutes(deps: AppDeps): Hono {
     const origin = originOf(deps, form, context)
     const json = origin.kind === 'listed' && /\bapplication\/json\b/i.test(context.req.header('accept') ?? '')
     const request: FormRequest = { context, form, texts, ...languageOf(context, texts), origin, json }
-    if (!isUsable(deps, form)) return noFormPage(context, form, request.words)
+    if (!isUsable(form)) return noFormPage(context, form, request.words)
     if (json) allowOrigin(context, origin.value)
     if (origin.kind === 'foreign') return foreign(deps, request)
     const client = rateKey(request.context, deps.config.http)
@@ -76,8 +76,7 @@ export function signupRoutes(deps: AppDeps): Hono {
 }
 
 /** A paused contact form is closed: its messages cannot wait. */
-const isUsable = ({ store }: AppDeps, form: FormRow): boolean =>
-  isAvailable(store, form) && (!isContact(form) || form.status === 'open')
+const isUsable = (form: FormRow): boolean => isAvailable(form) && (!isContact(form) || form.status === 'open')
 
 /** `free` takes the request out of the client's limit. */
 async function post(deps: AppDeps, started: FormRequest, free: () => void): Promise<Response> {
