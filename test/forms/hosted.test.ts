@@ -176,7 +176,11 @@ for (const deleted of ['audience', 'inbox', 'domain'] as const)
       kit.open({ audience: targets.audience }),
       kit.open({ inbox: targets.inbox }, { consent_text: null }),
     ])
-    const paths = { audience: `/audiences/${targets.audience}`, inbox: `/inboxes/${targets.inbox}`, domain: `/domains/${gone.id}` }
+    const paths = {
+      audience: `/audiences/${targets.audience}`,
+      inbox: `/inboxes/${targets.inbox}`,
+      domain: `/domains/${gone.id}`,
+    }
     assert.equal((await postrider.api('DELETE', paths[deleted])).status, 204)
     for (const [at, of] of (['audience', 'inbox'] as const).entries()) {
       const { id, slug } = opened[at]!
