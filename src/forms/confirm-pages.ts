@@ -8,7 +8,7 @@ import type { AppDeps } from '../http/app-deps.ts'
 import { GRANTED } from '../campaigns/consents.ts'
 import { clientAddress } from '../net/client-address.ts'
 import { textsFor, type Texts } from '../recipients/languages.ts'
-import { buttonForm, recipientPage, senderOf } from '../recipients/recipient-page.ts'
+import { buttonForm, inLanguage, recipientPage, senderOf } from '../recipients/recipient-page.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { confirm, refuse, stateOfLink, type LinkState } from './confirm.ts'
@@ -204,7 +204,7 @@ const hasLeft = ({ store }: AppDeps, state: Exclude<LinkState, { kind: 'unknown'
 
 /** The declaration in the language in which it was shown. */
 const declaration = ({ language, text }: { language: string | null; text: string | null }): Html | '' =>
-  text === null ? '' : html`<p class="text soft" ${language === null ? '' : html`lang="${language}"`}>${text}</p>`
+  text === null ? '' : html`<p class="text soft" ${inLanguage(language)}>${text}</p>`
 
 /** The page that asks: what was typed can be corrected, and both answers are one button away. */
 function openContent(

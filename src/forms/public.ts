@@ -8,6 +8,7 @@ import { textsOf as listOf } from '../base/json.ts'
 import { LOOPBACK } from '../users/oauth/allowed.ts'
 import { clientAddress, rateKey } from '../net/client-address.ts'
 import { textsFor, type Texts } from '../recipients/languages.ts'
+import { inLanguage } from '../recipients/recipient-page.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
 import { deliverMessage } from './contact-message.ts'
 import { formBySlug, isAvailable } from './forms.ts'
@@ -235,7 +236,7 @@ function checkPage(
     words,
     texts,
     above: html`<p>${t(contact ? 'contact_check_text' : 'check_text', { address: email })}</p>
-      ${consent_text === null || contact ? '' : html`<p class="text soft" lang="${language}">${consent_text}</p>`}`,
+      ${consent_text === null || contact ? '' : html`<p class="text soft" ${inLanguage(language)}>${consent_text}</p>`}`,
     sent: html`${[...values, ['check', check] as const].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
       <button type="submit">${t(contact ? 'send_button' : 'check_button')}</button>`,
   })

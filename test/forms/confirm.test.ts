@@ -121,7 +121,7 @@ test('the page has one language, and the declaration the one in which it was sho
   const { link } = await signedUp({ fields: [{ ...NAME, required: true }] }, { name: 'Eva' })
   const page = await pageOf(`${link}?lang=de`)
   assert.match(page, /<html lang="de">/)
-  assert.match(page, /lang="en">I would like to receive/)
+  assert.match(page, /lang="en" dir="auto">I would like to receive/)
   assert.match(page, /\(Pflichtfeld\)/)
   assert.doesNotMatch(page, /\(required\)/)
 })
