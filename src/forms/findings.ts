@@ -1,4 +1,4 @@
-// Finds forms whose sign-ups wait, for at most 24 hours: those that are paused, and open ones whose domain is not active.
+// Finds forms whose sign-ups wait, for at most 24 hours: paused ones, and open ones whose domain is not active.
 import { warn, type AccountFinder } from '../parts/findings/finding.ts'
 import { db } from '../store/query.ts'
 
