@@ -5,8 +5,10 @@
 const CONTROL = String.raw`\p{Cc}\u2028\u2029`
 /** Controls of ASCII but the tab. */
 const ASCII_CONTROL = String.raw`\0-\x08\x0a-\x1f\x7f`
-/** Characters that change the direction of the text that follows (UAX #9). */
-const DIRECTION = String.raw`\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069`
+/** Characters that change the direction of the text that follows until they are closed (UAX #9). */
+const OVERRIDE = String.raw`\u202a-\u202e\u2066-\u2069`
+/** These and the marks of direction. */
+const DIRECTION = String.raw`\u061c\u200e\u200f${OVERRIDE}`
 /** Invisible characters, and the character that a decoder writes for invalid bytes. */
 const UNSEEN = String.raw`\p{Cf}\ufffd`
 
@@ -26,6 +28,7 @@ const FALSE_NAME = anyOf(NOT_IN_NAME)
 const HIDDEN = anyOf(String.raw`${CONTROL}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800`)
 const FOR_TERMINAL = everyOf(CONTROL + DIRECTION)
 const FOR_LINE = runsOf(CONTROL)
+const FOR_LINES = everyOf(String.raw`\p{Cc}${OVERRIDE}`)
 const FOR_HEADER = runsOf(ASCII_CONTROL)
 const FOR_LOG = runsOf(CONTROL + UNSEEN)
 const NOT_IN_KEY = runsOf(String.raw`${CONTROL}\p{Cf}\p{Default_Ignorable_Code_Point}\s`)
@@ -64,6 +67,10 @@ export const forTerminalJson = (json: string): string =>
 
 /** One line for a row, a document of the API or a page. Its letters, joiners and marks of direction stay. */
 export const forLine = (text: string): string => text.replace(FOR_LINE, ' ').trim()
+
+/** Text that a stranger typed: of its controls, only line breaks and tabs stay, and nothing reverses what follows. */
+export const forLines = (text: string): string =>
+  text.replaceAll(FOR_LINES, (character) => (character === '\n' || character === '\t' ? character : ''))
 
 /** The value of a header field before it is encoded. Tabs stay, and so do characters outside ASCII. */
 export const forHeader = (text: string): string => text.replace(FOR_HEADER, ' ')

@@ -1,7 +1,6 @@
 // Sign-ups by the API, for the owner's own pages, and one more confirmation email for a pending contact (AU17). They
 // pass the same limits as the hosted form.
 import { z } from 'zod'
-import { forLine } from '../base/clean-text.ts'
 import { refuse, refuseAttribute } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import { isObject, jsonOf } from '../base/json.ts'
@@ -10,14 +9,16 @@ import { consentByKey } from '../campaigns/consents.ts'
 import type { Contact } from '../campaigns/contacts.ts'
 import { define } from '../jsonapi/define.ts'
 import { field, parentOf } from '../jsonapi/resource.ts'
-import { languageTag, line, text } from '../jsonapi/schemas.ts'
+import { languageTag, line } from '../jsonapi/schemas.ts'
+import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { forms } from './api.ts'
-import { formByKey } from './forms.ts'
+import { consentText } from './api-schemas.ts'
+import { deletedTarget, formByKey, type FormRow } from './forms.ts'
 import { MAX_FIELD } from './hosted.ts'
 import { clientHash, limitsOf } from './limits.ts'
 import { OUTCOMES } from './signup-counts.ts'
-import { signupAddress } from './signup-input.ts'
+import { signupAddress, typedLine } from './signup-input.ts'
 import { signupDeps, signUp, stopSignup, type NewSignup, type SignedUp, type Typed } from './signup.ts'
 import { currentTexts, languageAmong, wordsIn, type FormTexts } from './versions.ts'
 
@@ -86,14 +87,11 @@ export const signups = define('signups', {
         example: '192.0.2.7',
       },
     ),
-    consent_text: field(
-      text(2000).refine((value) => value.trim() !== '', 'must not be empty'),
-      {
-        ...given,
-        about: 'Text that the visitor agreed to, if it was not that of the form.',
-        example: 'I want the newsletter of Acme.',
-      },
-    ),
+    consent_text: field(consentText(), {
+      ...given,
+      about: 'Text that the visitor agreed to. Null if it was that of the form.',
+      example: 'I want the newsletter of Acme.',
+    }),
     outcome,
   },
   relationships: {
@@ -122,13 +120,13 @@ export const signups = define('signups', {
             'email',
             `"${attributes.email}" is not an email address. Use an address such as ann@example.org.`,
           )
-        const { client_address: client, consent_text, name = null } = attributes
+        const { client_address: client, consent_text = null, name = null } = attributes
         const asked = languageAmong(texts, attributes.language ?? '') ?? texts.language
         const given: NewSignup = {
           email,
           typed: typedOf(texts, name, attributes.fields ?? {}),
           version: form.version,
-          language: consent_text === undefined ? asked : (attributes.language ?? asked),
+          language: consent_text === null ? asked : (attributes.language ?? asked),
           text: consent_text ?? wordsIn(texts, asked).consent_text,
           source: 'api',
           page: attributes.page ?? null,
@@ -139,7 +137,7 @@ export const signups = define('signups', {
         const signedUp = await parts.store.write((tx) =>
           isLimited ? stopSignup(tx, form.key, 'limited', now) : signUp(tx, signupDeps(parts), form.key, given, now),
         )
-        return { row: rowOf(signedUp, now) }
+        return { row: rowOf(parts.store, form, signedUp, now) }
       },
     },
   ],
@@ -156,15 +154,16 @@ function typedOf(texts: FormTexts, name: string | null, given: Record<string, un
     )
   if (name !== null && !known.includes('name'))
     throw refuseAttribute('invalid', 'name', 'The form does not ask for a name. Add the field "name" to it first.')
-  const cleaned = Object.entries(given).map(([key, value]) => [key, forLine(String(value))] as const)
+  const cleaned = Object.entries(given).map(([key, value]) => [key, typedLine(String(value))] as const)
   return {
-    name: name === null ? null : forLine(name) || null,
+    name: name === null ? null : typedLine(name) || null,
     fields: Object.fromEntries(cleaned.filter(([, value]) => value !== '')),
   }
 }
 
-function rowOf({ consent, contact, outcome }: SignedUp, now: number) {
-  if (outcome === 'closed') throw refuse('form_closed', 'The form is not open. Set its status to open first.')
+function rowOf(reader: Reader, form: FormRow, { consent, contact, outcome }: SignedUp, now: number) {
+  if (outcome === 'closed')
+    throw refuse('form_closed', deletedTarget(reader, form) ?? 'The form is not open. Set its status to open first.')
   return { key: 0, id: newId(now), outcome, contact_key: contact ?? null, consent_key: consent ?? null }
 }
 
@@ -185,7 +184,7 @@ export const contactConfirmations = define('contact-confirmations', {
       refuses: ['form_closed', 'transition_not_allowed'],
       about: 'Send one more confirmation email to a pending contact, within the limits of its address.',
       run: async ({ now, parts, row }) => {
-        const signedUp = await parts.store.write((tx) => {
+        const { form, signedUp } = await parts.store.write((tx) => {
           const { email, key, status } = row as unknown as Contact
           const signup = tx.first(
             db
@@ -211,9 +210,9 @@ export const contactConfirmations = define('contact-confirmations', {
             origin: consent.origin,
             client: consent.request_client,
           }
-          return signUp(tx, signupDeps(parts), form.key, given, now)
+          return { form, signedUp: signUp(tx, signupDeps(parts), form.key, given, now) }
         })
-        return { row: { ...rowOf(signedUp, now), key: row.key, id: row.id } }
+        return { row: { ...rowOf(parts.store, form, signedUp, now), key: row.key, id: row.id } }
       },
     },
   ],

@@ -3,10 +3,12 @@
 import { Hono, type Context } from 'hono'
 import { html } from 'hono/html'
 import { jsonOf } from '../base/json.ts'
+import { isOneOf } from '../base/one-of.ts'
 import type { AppDeps } from '../http/app-deps.ts'
+import { GRANTED } from '../campaigns/consents.ts'
 import { clientAddress } from '../net/client-address.ts'
 import { textsFor, type Texts } from '../recipients/languages.ts'
-import { buttonForm, recipientPage, senderOf } from '../recipients/recipient-page.ts'
+import { buttonForm, inLanguage, recipientPage, senderOf } from '../recipients/recipient-page.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
 import type { Html } from '../views/html/widgets.ts'
 import { confirm, refuse, stateOfLink, type LinkState } from './confirm.ts'
@@ -24,7 +26,7 @@ import {
 import { clientHash, limitsOf } from './limits.ts'
 import { namesOf, subscriberUrl } from './signup-email.ts'
 import { readPost, typedOf, type FormPost } from './signup-input.ts'
-import { signupDeps, signUp, type Typed } from './signup.ts'
+import { contactAt, signupDeps, signUp, type Typed } from './signup.ts'
 import { currentTexts, languageAmong, textsOfVersion, wordsIn, type AskedField, type FormTexts } from './versions.ts'
 
 export const CONFIRM_PATH = '/c/:token'
@@ -182,17 +184,27 @@ function contentOf(
         return ''
     }
   }
+  const [title, text] = hasLeft(deps, state, link)
+    ? (['refused_title', 'unsubscribed_list'] as const)
+    : ([`${kind}_title`, `${kind}_text`] as const)
   return {
     status: kind === 'closed' ? 410 : 200,
-    title: t(`${kind}_title`),
-    body: html`<p role="status">${t(`${kind}_text`, values)}</p>
+    title: t(title),
+    body: html`<p role="status">${t(text, values)}</p>
       ${more()}`,
   }
 }
 
+/** Whether a link was used, and its address was unsubscribed or deleted later. */
+const hasLeft = ({ store }: AppDeps, state: Exclude<LinkState, { kind: 'unknown' }>, { email }: ConfirmLink): boolean =>
+  state.kind === 'expired' &&
+  state.consent !== undefined &&
+  isOneOf(GRANTED, state.consent.state) &&
+  contactAt(store, state.of.audience.key, email)?.status !== 'subscribed'
+
 /** The declaration in the language in which it was shown. */
 const declaration = ({ language, text }: { language: string | null; text: string | null }): Html | '' =>
-  text === null ? '' : html`<p class="text soft" ${language === null ? '' : html`lang="${language}"`}>${text}</p>`
+  text === null ? '' : html`<p class="text soft" ${inLanguage(language)}>${text}</p>`
 
 /** The page that asks: what was typed can be corrected, and both answers are one button away. */
 function openContent(

@@ -61,7 +61,7 @@ export function stateOfLink(reader: Reader, link: ConfirmLink, now: number): Lin
   }
   const signup = consent?.state === 'requested' && now < link.until ? signupOf(reader, consent) : undefined
   if (form.deleted_at === null && consent && signup) return { kind: 'open', of, consent, signup }
-  return { kind: isAvailable(reader, form) ? 'expired' : 'closed', of, consent }
+  return { kind: isAvailable(form) ? 'expired' : 'closed', of, consent }
 }
 
 /** Whether the contact of a consent is subscribed, by this consent or by another one. */

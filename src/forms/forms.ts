@@ -231,12 +231,8 @@ function absent(form: FormRow): Problem[] {
 function requireReady(reader: Reader, form: FormRow): void {
   const problems = absent(form)
   if (problems.length > 0) throw new Refusal(problems)
-  if (!hasTarget(reader, form))
-    throw refuseAttribute(
-      'invalid',
-      'status',
-      `The ${form.audience_key === null ? 'inbox' : 'audience'} of the form was deleted. Create another form.`,
-    )
+  const deleted = deletedTarget(reader, form)
+  if (deleted !== undefined) throw refuseAttribute('invalid', 'status', deleted)
   const { name, status } = reader.one(
     db.selectFrom('domains').select(['name', 'status']).where('key', '=', form.domain_key),
   )
@@ -321,12 +317,18 @@ export const formByKey = (reader: Reader, key: number): FormRow | undefined => r
 /**
  * Whether people can use a form. That of a paused form looks as if it were open, so that its visitors learn nothing.
  */
-export const isAvailable = (reader: Reader, form: FormRow): boolean =>
-  (form.status === 'open' || form.status === 'paused') && hasTarget(reader, form)
+export const isAvailable = ({ status }: FormRow): boolean => status === 'open' || status === 'paused'
 
-/** Whether the audience or the inbox of a form still exists. */
-function hasTarget(reader: Reader, { audience_key, inbox_key }: FormRow): boolean {
-  const [table, key] =
-    audience_key === null ? (['inboxes', inbox_key] as const) : (['audiences', audience_key] as const)
-  return reader.first(raw(`select 1 from ${table} where key = ? and deleted_at is null`, [key])) !== undefined
+/** Says that the domain, the audience or the inbox of a form was deleted, or returns undefined. */
+export function deletedTarget(reader: Reader, form: FormRow): string | undefined {
+  const { audience_key, domain_key, inbox_key } = form
+  const deleted = reader.first(
+    raw<{ target: string }>(
+      `select 'domain ' || name as target from domains where key = ? and deleted_at is not null
+       union all select 'audience ' || name from audiences where key = ? and deleted_at is not null
+       union all select 'inbox ' || address from inboxes where key = ? and deleted_at is not null`,
+      [domain_key, audience_key, inbox_key],
+    ),
+  )
+  return deleted && `The ${deleted.target} of the form was deleted. Create another form.`
 }

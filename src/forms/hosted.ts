@@ -5,7 +5,7 @@ import { html, raw } from 'hono/html'
 import type { Config } from '../base/config.ts'
 import { escapeHtml } from '../message/template.ts'
 import { acceptedLanguages, languageIn, textsIn, type Texts } from '../recipients/languages.ts'
-import { recipientPage, senderOf, type RecipientPage } from '../recipients/recipient-page.ts'
+import { inLanguage, recipientPage, senderOf, type RecipientPage } from '../recipients/recipient-page.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
@@ -82,7 +82,7 @@ export function formPage(context: Context, deps: FormPageDeps, form: FormRow, sh
   return postPage(context, deps, form, {
     status,
     title,
-    ...(language !== words.lang && { heading: html`<span lang="${language}">${title}</span>` }),
+    ...(language !== words.lang && { heading: html`<span ${inLanguage(language)}>${title}</span>` }),
     languages: Object.keys(texts.languages),
     words,
     texts,
@@ -177,7 +177,7 @@ export function formFields(form: SeenForm, shown: Omit<ShownForm, 'token' | 'sta
   const { language, texts } = shown
   const { t, ...words } = wordsOf(language)
   const { button, consent_text, intro } = wordsIn(texts, language)
-  const own = language === words.lang ? '' : html`lang="${language}"`
+  const own = language === words.lang ? '' : inLanguage(language)
   const contact = isContact(form)
   const consent = consent_text === null ? '' : html`<p id="consent-text" class="text soft" ${own}>${consent_text}</p>`
   const ticked = texts.consent_checkbox && !contact
@@ -225,7 +225,7 @@ function controlFor(texts: FormTexts, field: AskedField, language: string): Cont
     label: shownLabel(texts, field, language),
     required: field.required,
     ...(field.key === 'name' && { autocomplete: 'name' }),
-    ...(lang !== undefined && lang !== wordsOf(language).lang && { own: html`lang="${lang}"` }),
+    ...(lang !== undefined && lang !== wordsOf(language).lang && { own: inLanguage(lang) }),
   }
 }
 
@@ -289,9 +289,9 @@ export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
   const { button, consent_text, intro, title } = wordsIn(texts, language)
   const contact = isContact(form)
   const shown = (text: string | null): string =>
-    text === null ? '' : `<p>${escapeHtml(text).replaceAll('\n', '<br>')}</p>`
+    text === null ? '' : `<p dir="auto">${escapeHtml(text).replaceAll('\n', '<br>')}</p>`
   const labelled = (label: string, control: string, required = true, end = ''): string =>
-    `<p><label>${escapeHtml(required ? `${label} (${t('required')})` : label)}<br>${control}${required ? ' required' : ''}>${end}</label></p>`
+    `<p dir="auto"><label>${escapeHtml(required ? `${label} (${t('required')})` : label)}<br>${control}${required ? ' required' : ''}>${end}</label></p>`
   const asked = fields.map((field) => {
     const complete = field.key === 'name' ? ' autocomplete="name"' : ''
     const control = `<input name="${controlOf(field)}" type="text" maxlength="${MAX_FIELD}"${complete}`
@@ -301,7 +301,7 @@ export function embedHtml(form: FormRow, config: Pick<Config, 'http'>): string {
   const ticked = consent_checkbox && !contact
   return [
     `<form method="post" action="${escapeHtml(formUrl(config, form))}" accept-charset="utf-8" lang="${language}"${contact ? ' enctype="multipart/form-data"' : ''}>`,
-    `<h2>${escapeHtml(title)}</h2>`,
+    `<h2 dir="auto">${escapeHtml(title)}</h2>`,
     shown(intro),
     labelled(t('email_label'), '<input name="email" type="email" autocomplete="email" maxlength="254"'),
     ...asked,

@@ -143,7 +143,7 @@ const textsOf = (version: Thing<typeof formVersions>): FormTexts => ({
 function preview(one: FormThing, texts: FormTexts, language: string): Html {
   const seen = { audience_key: isSignUp(one) ? 1 : null, honeypot: '', version: 0 }
   return html`<div class="form-preview" lang="${language}" inert>
-    <h3>${texts.languages[language]?.title || '(no title)'}</h3>
+    <h3 dir="auto">${texts.languages[language]?.title || '(no title)'}</h3>
     ${formFields(seen, { texts, language })}
   </div>`
 }

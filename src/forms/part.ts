@@ -21,8 +21,7 @@ import { currentTexts } from './versions.ts'
 const hostedRoutes = (deps: AppDeps): Hono =>
   new Hono().get(`${FORMS_PATH}/:slug`, (context) => {
     const form = formBySlug(deps.store, context.req.param('slug'))
-    if (!form || !isAvailable(deps.store, form))
-      return noFormPage(context, form, textsFor(context, { audience: form?.language }))
+    if (!form || !isAvailable(form)) return noFormPage(context, form, textsFor(context, { audience: form?.language }))
     const texts = currentTexts(deps.store, form)
     return formPage(context, deps, form, {
       texts,

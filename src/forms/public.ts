@@ -8,6 +8,7 @@ import { textsOf as listOf } from '../base/json.ts'
 import { LOOPBACK } from '../users/oauth/allowed.ts'
 import { clientAddress, rateKey } from '../net/client-address.ts'
 import { textsFor, type Texts } from '../recipients/languages.ts'
+import { inLanguage } from '../recipients/recipient-page.ts'
 import type { PageStatus } from '../views/html/plain-page.ts'
 import { deliverMessage } from './contact-message.ts'
 import { formBySlug, isAvailable } from './forms.ts'
@@ -63,7 +64,7 @@ export function signupRoutes(deps: AppDeps): Hono {
     const origin = originOf(deps, form, context)
     const json = origin.kind === 'listed' && /\bapplication\/json\b/i.test(context.req.header('accept') ?? '')
     const request: FormRequest = { context, form, texts, ...languageOf(context, texts), origin, json }
-    if (!isUsable(deps, form)) return noFormPage(context, form, request.words)
+    if (!isUsable(form)) return noFormPage(context, form, request.words)
     if (json) allowOrigin(context, origin.value)
     if (origin.kind === 'foreign') return foreign(deps, request)
     const client = rateKey(request.context, deps.config.http)
@@ -76,8 +77,7 @@ export function signupRoutes(deps: AppDeps): Hono {
 }
 
 /** A paused contact form is closed: its messages cannot wait. */
-const isUsable = ({ store }: AppDeps, form: FormRow): boolean =>
-  isAvailable(store, form) && (!isContact(form) || form.status === 'open')
+const isUsable = (form: FormRow): boolean => isAvailable(form) && (!isContact(form) || form.status === 'open')
 
 /** `free` takes the request out of the client's limit. */
 async function post(deps: AppDeps, started: FormRequest, free: () => void): Promise<Response> {
@@ -236,7 +236,7 @@ function checkPage(
     words,
     texts,
     above: html`<p>${t(contact ? 'contact_check_text' : 'check_text', { address: email })}</p>
-      ${consent_text === null || contact ? '' : html`<p class="text soft" lang="${language}">${consent_text}</p>`}`,
+      ${consent_text === null || contact ? '' : html`<p class="text soft" ${inLanguage(language)}>${consent_text}</p>`}`,
     sent: html`${[...values, ['check', check] as const].map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}
       <button type="submit">${t(contact ? 'send_button' : 'check_button')}</button>`,
   })

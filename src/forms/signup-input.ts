@@ -2,7 +2,7 @@
 // is bounded, and without control characters.
 import type { Context } from 'hono'
 import { SECOND, type Clock } from '../base/clock.ts'
-import { forLine } from '../base/clean-text.ts'
+import { forLine, forLines } from '../base/clean-text.ts'
 import { contactAddress } from '../campaigns/contacts.ts'
 import { withBytes } from '../jsonapi/body.ts'
 import type { Resolver } from '../net/resolver.ts'
@@ -108,7 +108,7 @@ export function inputOf(
     errors.push({ field: 'email', detail: t(given === '' ? 'error_email_missing' : 'error_email_wrong') })
   const { errors: wrong, typed } = typedOf(posted, texts, language)
   errors.push(...wrong)
-  const message = (posted.get('message') ?? '').replace(/\r\n?/g, '\n').trim()
+  const message = forLines((posted.get('message') ?? '').replace(/\r\n?/g, '\n')).trim()
   const isContact = form.audience_key === null
   if (isContact)
     errors.push(...textErrors(message, { name: 'message', label: t('message_label') }, language, MAX_MESSAGE))
@@ -117,13 +117,16 @@ export function inputOf(
   return { errors, input: { email: email ?? '', typed, message: isContact ? message : '' } }
 }
 
+/** The value of a field as it is stored. */
+export const typedLine = (text: string): string => forLines(forLine(text))
+
 /** The name and the fields that a form or a confirmation page shows, cleaned. */
 export function typedOf(posted: FormPost, texts: FormTexts, language: string): { errors: FormError[]; typed: Typed } {
   const errors: FormError[] = []
   const fields: Record<string, string> = {}
   let name: string | null = null
   for (const field of texts.fields) {
-    const value = forLine(posted.get(controlOf(field)) ?? '')
+    const value = typedLine(posted.get(controlOf(field)) ?? '')
     const shown = { name: controlOf(field), label: shownLabel(texts, field, language) }
     errors.push(...textErrors(value, shown, language, MAX_FIELD, field.required))
     if (value === '') continue

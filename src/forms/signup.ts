@@ -77,7 +77,7 @@ export const signupDeps = ({
 /** Signs an address up, in one transaction. */
 export function signUp(tx: Tx, deps: SignupDeps, formKey: number, given: NewSignup, now: number): SignedUp {
   const form = formByKey(tx, formKey)
-  const of = form && isAvailable(tx, form) ? withAudience(tx, form) : undefined
+  const of = form && isAvailable(form) ? withAudience(tx, form) : undefined
   if (!of) return { outcome: 'closed' }
   // Whatever is known about the address: a form that is paused must not show it.
   const isOpen = countSent(tx, deps, of.form, now)

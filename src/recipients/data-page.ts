@@ -10,7 +10,7 @@ import type { Html } from '../views/html/widgets.ts'
 import { dataHolderOf, type DataHolder } from './data-link.ts'
 import { textsFor, type Texts } from './languages.ts'
 import { dataOf, type RecipientData } from './recipient-data.ts'
-import { buttonForm, formIn, recipientPage, senderOf, valueIn } from './recipient-page.ts'
+import { buttonForm, formIn, inLanguage, recipientPage, senderOf, valueIn } from './recipient-page.ts'
 import { unknownLink } from './subscriber-page.ts'
 
 export type DataPageDeps = PlainPageDeps & AnswerDeps
@@ -128,5 +128,5 @@ function shownConsent({ confirmed_at, created_at, ended_at, language, text }: Co
   const recorded = t('data_recorded', { date: date(created_at) })
   return html`${confirmed_at !== null && text !== null ? t('data_consent', { date: date(confirmed_at) }) : recorded}
   ${ended_at === null ? '' : t('data_withdrawn', { date: date(ended_at) })}
-  ${text === null ? '' : html`<blockquote ${language === null ? '' : html`lang="${language}"`}>${text}</blockquote>`}`
+  ${text === null ? '' : html`<blockquote ${inLanguage(language)}>${text}</blockquote>`}`
 }

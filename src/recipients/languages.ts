@@ -1,5 +1,6 @@
 // The texts of the pages and emails for recipients: one file of config/recipient/ for each language, all with the same
 // keys and placeholders. A page or an email is in one language, and never falls back to another one within it.
+import { domainToUnicode } from 'node:url'
 import type { Context } from 'hono'
 import { configAsset } from '../base/assets.ts'
 
@@ -27,6 +28,12 @@ export interface LanguageChoices {
   account?: string | null | undefined
 }
 
+/** An address or a domain as people write it: with the domain in Unicode (RFC 5890). */
+function inUnicode(text: string): string {
+  const at = text.lastIndexOf('@') + 1
+  return text.slice(0, at) + (domainToUnicode(text.slice(at)) || text.slice(at))
+}
+
 const MAX_HEADER = 1000
 const loaded = new Map<RecipientLanguage, Texts>()
 
@@ -41,7 +48,7 @@ export function textsIn(lang: RecipientLanguage): Texts {
     return text.replace(/\{(\w+)\}/g, (_, name: string) => {
       const value = values[name]
       if (value === undefined) throw new Error(`The text "${key}" needs a value for {${name}}.`)
-      return String(value)
+      return name === 'address' || name === 'domain' ? inUnicode(String(value)) : String(value)
     })
   }
   const dates = new Intl.DateTimeFormat(lang, { dateStyle: 'long', timeZone: 'UTC' })

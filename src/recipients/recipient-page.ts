@@ -46,6 +46,9 @@ export const recipientPage = (
     ...(formTo !== undefined && { formTo: `'self' ${formTo}` }),
   })
 
+/** The attributes of a text that is not in the language of the page, and may be written from right to left. */
+export const inLanguage = (tag: string | null): Html | '' => (tag === null ? '' : html`lang="${tag}" dir="auto"`)
+
 const languageLinks = ({ lang, t }: Texts, languages: readonly string[]): Html =>
   html`<nav aria-label="${t('language_choice')}">
     ${languages.map(
@@ -54,6 +57,7 @@ const languageLinks = ({ lang, t }: Texts, languages: readonly string[]): Html =
           href="?lang=${each}"
           lang="${each}"
           hreflang="${each}"
+          dir="auto"
           ${languageIn(each) === lang ? html`aria-current="true"` : ''}
           >${nameOf(each)}</a
         > `,

@@ -10,6 +10,7 @@ test('returns the form of a hostile text for each use', () => {
     [clean.forTerminal(HOSTILE), 'a�b��c�d�[2J�e�f�g�h�i\u00adj�k\u200dl'],
     [clean.forTerminalLines(HOSTILE), 'a\tb�\nc�d�[2J�e�f�g�h�i\u00adj�k\u200dl'],
     [clean.forLine(HOSTILE), 'a b c d [2J e f\u061cg\u202eh\u2066i\u00adj\ufffdk\u200dl'],
+    [clean.forLines(HOSTILE), 'a\tb\ncd[2Je\u2028f\u061cghi\u00adj\ufffdk\u200dl'],
     [clean.forHeader(HOSTILE), 'a\tb c d [2J\u009fe\u2028f\u061cg\u202eh\u2066i\u00adj\ufffdk\u200dl'],
     [clean.forLog(HOSTILE), 'a b c d [2J e f g h i j k l'],
     [clean.forLog(HOSTILE, 5), 'a b c'],

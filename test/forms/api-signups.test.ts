@@ -119,6 +119,7 @@ const WRONG: Record<string, [attributes: Record<string, unknown>, pointer: strin
   'a page without an http URL': [{ email: 'a@x.test', page: 'javascript:alert(1)' }, '/page'],
   'a client without an IP address': [{ email: 'a@x.test', client_address: 'localhost' }, '/client_address'],
   'an empty text': [{ email: 'a@x.test', consent_text: ' ' }, '/consent_text'],
+  'a text that reverses what follows': [{ email: 'a@x.test', consent_text: 'I \u202eagree' }, '/consent_text'],
   'a malformed language': [{ email: 'a@x.test', language: 'x' }, '/language'],
   'an unknown attribute': [{ email: 'a@x.test', status: 'subscribed' }, '/status'],
 }

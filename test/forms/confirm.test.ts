@@ -121,7 +121,7 @@ test('the page has one language, and the declaration the one in which it was sho
   const { link } = await signedUp({ fields: [{ ...NAME, required: true }] }, { name: 'Eva' })
   const page = await pageOf(`${link}?lang=de`)
   assert.match(page, /<html lang="de">/)
-  assert.match(page, /lang="en">I would like to receive/)
+  assert.match(page, /lang="en" dir="auto">I would like to receive/)
   assert.match(page, /\(Pflichtfeld\)/)
   assert.doesNotMatch(page, /\(required\)/)
 })
@@ -230,6 +230,22 @@ test('a refusal long after the confirmation unsubscribes from the audience', asy
   const { ended_at, state } = consentOf(audience)
   assert.deepEqual([state, ended_at !== null], ['confirmed', true])
 })
+
+for (const [what, change] of Object.entries({
+  unsubscribes: (id: string) =>
+    postrider.api('PATCH', `/contacts/${id}`, document('contacts', { status: 'unsubscribed' }, { id })),
+  deletes: (id: string) => postrider.api('DELETE', `/contacts/${id}`),
+}))
+  test(`after the owner ${what} a confirmed contact, its link says that it receives no more, and offers a new one`, async () => {
+    const { audience, email, link } = await signedUp()
+    await visitor.press(link, 'confirm')
+    const { status } = await change((await visitor.contact(audience, email)).id)
+    assert.ok(status < 300, String(status))
+    const page = await pageOf(link)
+    assert.match(page, /You are not subscribed[^]*You no longer receive Old Trees News\./)
+    assert.doesNotMatch(page, /expired|worked until/)
+    assert.match(await (await visitor.press(link, 'resend')).text(), /Check your inbox/)
+  })
 
 test('an expired link offers a new one, and only the hash of the address is kept until then (AU25, AU33)', async () => {
   const { audience, email, id, link } = await signedUp()

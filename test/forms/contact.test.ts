@@ -67,6 +67,21 @@ test('a message arrives in the inbox as an email of the server whose answers go 
   assert.deepEqual(await visitor.tags('eve@there.test'), [])
 })
 
+test('controls and what reverses text are removed from a message, its fields and the name', async () => {
+  const { inbox, slug } = await stage()
+  const hostile = '\0\u0007a\u202eb\u2066'
+  const message = `One${hostile}\r\n\tTwo`
+  const typed = { email: 'gil@there.test', name: `Gil${hostile}`, 'field.order': `47${hostile}`, message }
+  assert.equal((await visitor.send(slug, typed)).status, 200)
+  const [row] = await until(async () => {
+    const rows = await received(inbox)
+    return rows.length > 0 ? rows : undefined
+  }, 'the message')
+  const { attributes } = (await postrider.api('GET', `/inbound-emails/${row.id}`)).body.data
+  assert.match(attributes.text, /Name: Gil ab\r?\nOrder number: 47 ab\r?\n[^]*\r?\nOneab\r?\n\tTwo/)
+  assert.match(JSON.stringify(attributes.reply_to), /Gil ab/)
+})
+
 test('a message is needed, of at most 4,000 characters', async () => {
   const { inbox, slug } = await stage()
   const empty = await visitor.send(slug, { email: 'a@there.test', message: '  \n' })

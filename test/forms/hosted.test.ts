@@ -125,14 +125,15 @@ test('the page has the language of the URL or of the browser, if the form has it
   // The server has no Swedish texts: its words are English, and the owner's are marked.
   const swedish = await bodyOf(`/f/${slug}?lang=sv`)
   assert.match(swedish, /<html lang="en">/)
-  assert.match(swedish, /<h1><span lang="sv">Gamla träd<\/span><\/h1>/)
-  assert.match(swedish, /class="text soft" lang="sv"/)
+  assert.match(swedish, /<h1><span lang="sv" dir="auto">Gamla träd<\/span><\/h1>/)
+  // A text of the owner may be written from right to left.
+  assert.match(swedish, /class="text soft" lang="sv" dir="auto"/)
   const untranslated = await kit.open(audience, {
     language: 'en',
     fields: [CITY],
     translations: { de: { ...DE, labels: {} } },
   })
-  assert.match(await bodyOf(`/f/${untranslated.slug}?lang=de`), /<span lang="en">Your &quot;city&quot;/)
+  assert.match(await bodyOf(`/f/${untranslated.slug}?lang=de`), /<span lang="en" dir="auto">Your &quot;city&quot;/)
 })
 
 for (const lang of LANGUAGES)
@@ -162,13 +163,44 @@ test('an unknown form is 404, a draft and a closed form are 410, and a paused fo
   assert.equal((await get(`/f/${slug}`)).status, 404)
 })
 
-test('a form is closed when its audience was deleted', async () => {
-  const gone = await campaignKit(() => postrider).audience(domain, 'Gone')
-  const { slug } = await kit.open({ audience: gone })
-  assert.equal((await get(`/f/${slug}`)).status, 200)
-  await postrider.api('DELETE', `/audiences/${gone}`)
-  assert.equal((await get(`/f/${slug}`)).status, 410)
-})
+for (const deleted of ['audience', 'inbox', 'domain'] as const)
+  test(`the forms of a deleted ${deleted} are closed everywhere, and say why they cannot be opened`, async () => {
+    const name = `${deleted}.test`
+    const gone = await postrider.activeDomain(name)
+    const box = document('inboxes', { name: 'Desk', address: `desk@${name}` })
+    const made = await postrider.api('POST', '/inboxes', box)
+    const targets = {
+      audience: await campaignKit(() => postrider).audience(gone, 'Gone'),
+      inbox: made.body.data.id as string,
+    }
+    const opened = await Promise.all([
+      kit.open({ audience: targets.audience }),
+      kit.open({ inbox: targets.inbox }, { consent_text: null }),
+    ])
+    const paths = {
+      audience: `/audiences/${targets.audience}`,
+      inbox: `/inboxes/${targets.inbox}`,
+      domain: `/domains/${gone.id}`,
+    }
+    assert.equal((await postrider.api('DELETE', paths[deleted])).status, 204)
+    for (const [at, of] of (['audience', 'inbox'] as const).entries()) {
+      const { id, slug } = opened[at]!
+      const isClosed = deleted === 'domain' || deleted === of
+      assert.equal((await get(`/f/${slug}`)).status, isClosed ? 410 : 200)
+      assert.equal((await kit.show(id))['status'], isClosed ? 'closed' : 'open')
+      if (!isClosed) continue
+      const target = { audience: 'audience Gone', inbox: `inbox desk@${name}`, domain: `domain ${name}` }[deleted]
+      const { detail } = (await kit.patch(id, { status: 'open' })).body.errors[0]
+      assert.equal(detail, `The ${target} of the form was deleted. Create another form.`)
+      if (of === 'inbox') continue
+      const signup = document('signups', { email: 'ann@there.test' })
+      const refused = await postrider.api('POST', `/forms/${id}/signups`, signup)
+      assert.deepEqual([refused.status, refused.body.errors[0].detail], [409, detail])
+    }
+    const findings = (await postrider.api('GET', '/findings')).body.data
+    const links = findings.map(({ attributes }: { attributes: { href: string } }) => attributes.href)
+    assert.ok(opened.every(({ id }) => !links.includes(`/forms/${id}`)))
+  })
 
 test('the page of a form that ends on another website allows this redirect', async () => {
   const { slug } = await kit.open(audience, {

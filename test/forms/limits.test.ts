@@ -298,6 +298,8 @@ test('a domain that cannot send leaves sign-ups waiting, and they are sent when 
   await set('suspended')
   await visitor.signUp(form.slug, 'later@there.test')
   assert.deepEqual(await visitor.tags('later@there.test'), [])
+  const findings = JSON.stringify((await postrider.api('GET', '/findings')).body.data)
+  assert.match(findings, /Sign-ups of the form Website wait, for at most 24 hours: the domain here\.test is suspended/)
   await set('active')
   postrider.clock.leap(10 * SECOND)
   await until(async () => (await visitor.tags('later@there.test')).length === 1, 'the confirmation email')

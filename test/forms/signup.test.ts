@@ -15,7 +15,7 @@ import { until } from '../kit/until.ts'
 
 const postrider = ofFile(() =>
   startTestAppliance({
-    routes: ['there.test'],
+    routes: ['there.test', 'xn--bcher-kva.test'],
     config: { signup: { per_client: 10_000, per_client_day: 10_000 } },
   }),
 )
@@ -179,6 +179,14 @@ test('a domain that does not exist or has a null MX is an error, and DNS that fa
   assert.equal(missing.status, 422)
   assert.match(await missing.text(), /No email can be sent to missing-domain\.test/)
   assert.equal((await visitor.send(form.slug, { email: 'a@null.test' })).status, 422)
+})
+
+test('a domain beyond ASCII is shown as it was typed (AU16)', async () => {
+  const { slug } = await makeForm()
+  const email = 'info@bücher.test'
+  assert.match(await (await visitor.send(slug, { email })).text(), /If info@bücher\.test can be subscribed/)
+  const page = await (await postrider.page(visitor.link('info@xn--bcher-kva.test'))).text()
+  assert.match(page, /will then write to info@bücher\.test/)
 })
 
 test('line breaks and markup in a name stay text (AU4, AU19)', async () => {

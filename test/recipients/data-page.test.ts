@@ -122,7 +122,7 @@ test('shows subscriptions, details, consents and numbers, and only those of the 
   for (const text of ['Name: Mia &lt;b&gt;Miller&lt;/b&gt;', 'city: Graz', 'tags: [&quot;a&quot;,1]', 'pet: cat'])
     assert.ok(body.includes(`<li>${text}</li>`), text)
   assert.match(body, /Confirmed on January 9, 2026\. The text was:/)
-  assert.match(body, /<blockquote lang="de">Ja, ich will &lt;i&gt;alles&lt;\/i&gt;\.<\/blockquote>/)
+  assert.match(body, /<blockquote lang="de" dir="auto">Ja, ich will &lt;i&gt;alles&lt;\/i&gt;\.<\/blockquote>/)
   assert.match(body, /Recorded by the sender on/)
   assert.match(body, /Emails: 1\. Opened: 0\. Links followed: 0\. Bounced: 0\./)
   assert.equal(headers.get('cache-control'), 'no-store')

@@ -1,7 +1,7 @@
 // The status of a sign-up form.
 //
 //   draft, paused, closed --open--> open      open --pause--> paused (by its owner, or automatically by a limit)
-//   draft, open, paused --close--> closed
+//   draft, open, paused --close--> closed (by its owner, or by a trigger when its audience, inbox or domain is deleted)
 import { machine } from './machine.ts'
 
 export const FORM_STATUSES = ['draft', 'open', 'paused', 'closed'] as const

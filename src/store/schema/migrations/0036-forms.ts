@@ -21,6 +21,14 @@ create trigger ${table}_digest_of_gone after delete on ${table}
   begin delete from digests where "of" = ${of} and row_key = old.key; end;`
 }
 
+/** A form closes with its audience, inbox or domain, whichever way deletes it. */
+const closedWith = (table: string, column: string): string => `
+create trigger forms_close_with_${table} after update of deleted_at on ${table}
+when new.deleted_at is not null and old.deleted_at is null begin
+  update forms set status = 'closed', paused_reason = null, status_at = new.deleted_at, updated_at = new.deleted_at
+  where ${column} = new.key and status <> 'closed';
+end;`
+
 export const forms = `
 create table forms (
   key integer primary key autoincrement,
@@ -68,6 +76,9 @@ create table forms (
 create index forms_by_creation on forms (user_key, created_at);
 create index forms_of_audience on forms (audience_key);
 ${digest(27, 'forms', 'user_key domain_key audience_key inbox_key name slug opt_in single_reason title intro consent_text consent_checkbox button confirm_note controller privacy_url language translations fields origins requested_url confirmed_url from_address reply_to welcome_subject welcome_html honeypot')}
+${closedWith('audiences', 'audience_key')}
+${closedWith('inboxes', 'inbox_key')}
+${closedWith('domains', 'domain_key')}
 
 create table form_versions (
   key integer primary key autoincrement,
