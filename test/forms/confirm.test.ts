@@ -5,7 +5,7 @@ import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { confirmUrl, readConfirmToken } from '../../src/forms/tokens.ts'
 import { refuse, stateOfLink } from '../../src/forms/confirm.ts'
 import { signupDeps } from '../../src/forms/signup.ts'
-import { forgetConsents } from '../../src/campaigns/consents.ts'
+import { forgetConsents, recordConsent } from '../../src/campaigns/consents.ts'
 import { settleComplaint } from '../../src/delivery/results/returned.ts'
 import { OPEN_GATE } from '../../src/parts/gate.ts'
 import { raw } from '../../src/store/query.ts'
@@ -513,12 +513,32 @@ test('a complaint about the confirmation email refuses (AU43)', async () => {
   assert.equal(await visitor.contact(audience, email), undefined)
 })
 
-test('the export of an address has its sign-ups', async () => {
-  const { email } = await signedUp({ fields: [NAME] }, { name: 'Exported' })
+test('the export of an address has its sign-ups, and the count before it has the consents', async () => {
+  const { email, link } = await signedUp({ fields: [NAME] }, { name: 'Exported' })
   const { recordsAbout } = await import('../../src/privacy/bundle.ts')
   const records = recordsAbout(postrider.appliance.deps, postrider.user.key, email)
   assert.equal(records['signups']?.length, 1)
   assert.deepEqual(records['signups']?.[0]?.['typed'], { name: 'Exported', fields: {} })
+  const counts = async () => {
+    const { body, status } = await postrider.api('GET', `/recipients/${email}`)
+    const { consents, contacts } = body.data?.attributes ?? {}
+    return [status, contacts, consents]
+  }
+  assert.deepEqual(await counts(), [200, 1, 1])
+  // A refusal leaves a hash, and the email. Without the email, the hash is still data about the person.
+  await visitor.press(link, 'refuse')
+  assert.deepEqual(await counts(), [200, 0, 1])
+  const { deps } = postrider.appliance
+  const refused = 'only-refused@there.test'
+  const [audience] = all<{ key: number }>('select key from audiences limit 1')
+  await store().write((tx) => {
+    const of = { user_key: postrider.user.key, audience_key: audience!.key, key: null, email: refused }
+    return recordConsent(tx, deps.keyring, of, { state: 'refused', source: 'form', ended_at: 1 }, 1)
+  })
+  const asked = async (path = '', method = 'GET') =>
+    (await postrider.api(method, `/recipients/${refused}${path}`)).status
+  assert.deepEqual([await asked(), await asked('/data'), await asked('/forget', 'DELETE')], [200, 202, 202])
+  await until(async () => (await asked()) === 404, 'the erasure')
 })
 
 test('a contact of another account is not found, nor are its forms (AU110)', async () => {
