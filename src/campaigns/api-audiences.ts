@@ -326,10 +326,11 @@ export const contactImports = define('contact-imports', {
     created: field(z.int(), { about: 'Number of contacts that were created.' }),
     skipped: field(z.int(), {
       about:
-        'Number of items that were skipped because the contact exists, the address occurs twice in the list, or the item is invalid.',
+        'Number of items that were skipped because the contact exists, the address occurs twice in the list, its owner refused a sign-up for the audience in the last 90 days, or the item is invalid.',
     }),
     errors: field(z.array(z.object({ index: z.int(), email: z.string().nullable(), detail: z.string() })), {
-      about: 'Invalid items, each with its position in the list (from 0) and the reason.',
+      about:
+        'Items that are invalid, or whose address refused a sign-up, each with its position in the list (from 0) and the reason.',
     }),
   },
   actions: [

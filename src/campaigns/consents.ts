@@ -182,6 +182,22 @@ const AT_ONCE = 500
 /** How long an address that refused gets no other request of the account (AU43). Its consent is kept that long. */
 export const REFUSED_FOR = 90 * DAY
 
+const refused = statement<{ user_key: number; recipient_hash: string; after: number }>()((arg) =>
+  db
+    .selectFrom('consents')
+    .select('audience_key')
+    .where('user_key', '=', arg.user_key)
+    .where('recipient_hash', '=', arg.recipient_hash)
+    .where('state', '=', 'refused')
+    .where('ended_at', '>', arg.after),
+)
+
+/** The audiences of an account for which the owner of an address refused a sign-up in the last 90 days (AU43). */
+export const refusalsOf = (reader: Reader, keyring: Keyring, userKey: number, email: string, now: number): number[] =>
+  reader
+    .all(refused({ user_key: userKey, recipient_hash: recipientHash(keyring, email), after: now - REFUSED_FOR }))
+    .map(({ audience_key }) => audience_key)
+
 /** Deletes consents whose time is over, and ends those whose contact is gone with its audience. */
 export async function forgetConsents(store: Store, { keep_proof, keep_requests }: ConsentRetention, now: number) {
   const requests = `('requested', 'refused', 'expired', 'bounced')`

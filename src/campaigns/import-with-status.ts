@@ -10,7 +10,7 @@ import { keptForm, type Reason } from '../suppressions/suppressions.ts'
 import type { Tx, Reader, Store } from '../store/database.ts'
 import { db, statement, raw } from '../store/query.ts'
 import type { Audience } from './audiences.ts'
-import type { NewConsent } from './consents.ts'
+import { refusalsOf, type NewConsent } from './consents.ts'
 import { contactAddress, insert, type Contact, type ContactDeps, type NewContact } from './contacts.ts'
 import { DAY } from '../base/clock.ts'
 import { forLine } from '../base/clean-text.ts'
@@ -145,6 +145,7 @@ function importOne(
   // No status of a contact means "blocked". And an erased address must not be stored again.
   if (standing === 'blocked' || keptForm(tx, keyring, domain_key, email) !== normalised(email))
     return news === undefined || news === 'skipped' ? 'skipped' : 'suppressed'
+  if (standing === 'subscribed' && isRefused(tx, { audience, keyring, now }, email)) return { reason: REFUSED }
   const added = insert(
     tx,
     keyring,
@@ -158,6 +159,16 @@ function importOne(
   if (news === 'created' || news === 'updated') return standing === 'unsubscribed' ? 'unsubscribed' : 'suppressed'
   return changed ? 'updated' : 'skipped'
 }
+
+const REFUSED = 'refused a sign-up for this audience in the last 90 days'
+
+/** Whether an import must not add an address: its owner has refused this audience (AU43), and it is not in there. */
+const isRefused = (
+  tx: Tx,
+  { audience: { key, user_key }, keyring, now }: Pick<Importing, 'audience' | 'keyring' | 'now'>,
+  email: string,
+): boolean =>
+  refusalsOf(tx, keyring, user_key, email, now).includes(key) && !tx.first(byAddress({ audience_key: key, email }))
 
 const countOf = (status: Contact['status']): keyof ImportCounts =>
   status === 'subscribed' ? 'created' : status === 'unsubscribed' ? 'unsubscribed' : 'suppressed'
@@ -244,13 +255,14 @@ export function importContacts(
     const refused: RefusedLine[] = []
     for (const [index, item] of items.entries()) {
       const email = 'contact' in item ? contactAddress(item.contact.email) : undefined
-      if ('contact' in item && email !== undefined) {
+      const isRefusal = email !== undefined && isRefused(tx, { audience, keyring, now }, email)
+      if ('contact' in item && email !== undefined && !isRefusal) {
         if (insert(tx, keyring, audience, { ...item.contact, email, consent }, now)) result.created++
         else result.skipped++
         continue
       }
       const given = 'contact' in item ? item.contact.email : item.email
-      const detail = 'contact' in item ? 'is not an email address' : item.problem
+      const detail = isRefusal ? REFUSED : 'contact' in item ? 'is not an email address' : item.problem
       if (result.errors.length < MAX_ERRORS) result.errors.push({ index, email: given, detail })
       refused.push({ line: index + 1, detail, row: [given ?? ''] })
     }

@@ -14,7 +14,7 @@ import type { Space } from '../base/space.ts'
 import type { Log } from '../base/log.ts'
 import { Loop } from '../base/loop.ts'
 import { parseAddrSpec } from '../message/address.ts'
-import { enqueueBulk, openMails } from '../mail/bulk.ts'
+import { enqueueBulk, hasHeld, openMails } from '../mail/bulk.ts'
 import type { Reader, Store, Tx } from '../store/database.ts'
 import { db, raw } from '../store/query.ts'
 import { sweepContacts } from './audiences.ts'
@@ -104,6 +104,7 @@ export class CampaignRunner {
         }
       }
     }
+    await this.#endPaused(now)
     const sending = underWay(store, 'sending', now)
     return earliest(
       space.low && sending.length > 0 ? clock.now() + ROOM_AGAIN : null,
@@ -144,7 +145,8 @@ export class CampaignRunner {
     if (campaign?.status !== 'sending') return false
     if (!isSubscribed(store, campaign.user_key)) return this.#stop(key)
     if (campaign.recipients === null) return this.#count(campaign)
-    if (brakeOf(store, this.#deps.config.campaigns, key)) return this.#brake(key)
+    const isOver = walked(campaign) && openMails(store, key, 1) === 0
+    if (!isOver && brakeOf(store, this.#deps.config.campaigns, key)) return this.#brake(key)
     // With a nearly full disk queued mail is still sent, but no more is queued.
     if (space.low) return false
     if (!walked(campaign)) {
@@ -155,9 +157,19 @@ export class CampaignRunner {
     }
     ahead.forget(key)
     this.#ending = true
-    if (openMails(store, key, 1) > 0) return false
-    await store.write((tx) => finish(tx, key, clock.now()))
+    if (isOver) await store.write((tx) => finish(tx, key, clock.now()))
     return false
+  }
+
+  /** Ends paused campaigns whose last emails were being sent when they paused. */
+  async #endPaused(now: number): Promise<void> {
+    const { clock, store } = this.#deps
+    for (const { key } of underWay(store, 'paused', now)) {
+      const campaign = campaignByKey(store, key)
+      if (!campaign || campaign.recipients === null || !walked(campaign) || hasHeld(store, key)) continue
+      this.#ending = true
+      if (openMails(store, key, 1) === 0) await store.write((tx) => finish(tx, key, clock.now()))
+    }
   }
 
   /** Pauses a campaign without a subscription. Its owner can resume it after subscribing. */
@@ -250,7 +262,7 @@ export class CampaignRunner {
 const earliest = (...times: (number | null)[]): number | null =>
   times.reduce((one, other) => (one === null ? other : other === null ? one : Math.min(one, other)), null)
 
-const underWay = (reader: Reader, status: 'scheduled' | 'sending', now: number): { key: number }[] =>
+const underWay = (reader: Reader, status: 'scheduled' | 'sending' | 'paused', now: number): { key: number }[] =>
   reader.all(
     db
       .selectFrom('campaigns')
@@ -292,17 +304,17 @@ function fail(tx: Tx, key: number, failure: string, now: number): void {
   if (campaign?.status === 'sending') moveCampaign(tx, campaign, 'fail', now, { failure, finished_at: now })
 }
 
-/** sending -> sent, or failed if no email was sent. */
+/** sending or paused -> sent, or failed if no email was sent. */
 function finish(tx: Tx, key: number, now: number): void {
   const campaign = campaignByKey(tx, key)
-  if (campaign?.status !== 'sending') return
+  if ((campaign?.status !== 'sending' && campaign?.status !== 'paused') || openMails(tx, key, 1) > 0) return
   const gone = tx.first(
     raw(
       `select 1 from outbound_emails where campaign_key = ? and status in ('delivered', 'bounced', 'complained', 'failed', 'suppressed') limit 1`,
       [key],
     ),
   )
-  const set = { recipients: campaign.enqueued, finished_at: now }
+  const set = { recipients: campaign.enqueued, failure: null, finished_at: now }
   if (campaign.enqueued > 0 && !gone)
     moveCampaign(tx, campaign, 'fail', now, { ...set, failure: 'Every mail was rejected by this server.' })
   else moveCampaign(tx, campaign, 'finished', now, set)

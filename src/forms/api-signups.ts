@@ -8,8 +8,10 @@ import { customerOf, isAddress } from '../base/network.ts'
 import { consentByKey } from '../campaigns/consents.ts'
 import type { Contact } from '../campaigns/contacts.ts'
 import { define } from '../jsonapi/define.ts'
+import { timeOrNull } from '../jsonapi/fields.ts'
 import { field, parentOf } from '../jsonapi/resource.ts'
 import { languageTag, line } from '../jsonapi/schemas.ts'
+import { limitedUntil } from '../recipients/limits.ts'
 import type { Reader } from '../store/database.ts'
 import { db } from '../store/query.ts'
 import { forms } from './api.ts'
@@ -174,7 +176,10 @@ export const contactConfirmations = define('contact-confirmations', {
   only: 'audience_key in (select key from audiences where deleted_at is null)',
   extension: true,
   about: 'One more confirmation email for a pending contact.',
-  attributes: { outcome },
+  attributes: {
+    outcome,
+    possible_at: timeOrNull('Time from which the address can get the email. Null unless the outcome is `limited`.'),
+  },
   actions: [
     {
       kind: 'act',
@@ -182,10 +187,11 @@ export const contactConfirmations = define('contact-confirmations', {
       id: 'confirmContact',
       audit: 'people',
       refuses: ['form_closed', 'transition_not_allowed'],
-      about: 'Send one more confirmation email to a pending contact, within the limits of its address.',
+      about:
+        'Send one more confirmation email to a pending contact. The address gets one for an audience in five minutes, and `signup.per_address` emails about sign-ups in 24 hours.',
       run: async ({ now, parts, row }) => {
+        const { audience_key, email, key, status } = row as unknown as Contact
         const { form, signedUp } = await parts.store.write((tx) => {
-          const { email, key, status } = row as unknown as Contact
           const signup = tx.first(
             db
               .selectFrom('signups as s')
@@ -212,7 +218,13 @@ export const contactConfirmations = define('contact-confirmations', {
           }
           return { form, signedUp: signUp(tx, signupDeps(parts), form.key, given, now) }
         })
-        return { row: { ...rowOf(parts.store, form, signedUp, now), key: row.key, id: row.id } }
+        const asked = { to: email, kind: 'confirmation', audience: audience_key }
+        const until =
+          signedUp.outcome === 'limited'
+            ? limitedUntil(parts.store, parts, asked, now, parts.config.signup.per_address)
+            : undefined
+        const possible_at = until === undefined || until === Infinity ? null : until
+        return { row: { ...rowOf(parts.store, form, signedUp, now), key: row.key, id: row.id, possible_at } }
       },
     },
   ],

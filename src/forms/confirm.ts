@@ -17,6 +17,7 @@ import {
   dropContact,
   insert,
   leaveAudience,
+  rejoinAudience,
   releaseFor,
   type Contact,
 } from '../campaigns/contacts.ts'
@@ -33,6 +34,11 @@ import { evenIfDeleted, sendWelcome, withAudience, type AudienceForm, type Signu
 
 /** Scanners press every button of a page. Both buttons of a link within this time mean a refusal (AU25). */
 const BOTH_WITHIN = 10 * MINUTE
+
+/** What a confirmation undid, besides the status of the contact: an unsubscription from the domain, or also one from
+ * the audience. A refusal restores it. */
+const RELEASED = 1
+const RELEASED_LEFT = 2
 
 /** What a confirmation link leads to. */
 export type LinkState =
@@ -91,7 +97,9 @@ export function confirm(tx: Tx, deps: SignupEmailDeps, link: ConfirmLink, given:
   const set = { confirmed_at: consent.confirmed_at ?? now, confirm_client: given.client, ended_at: null }
   const confirmed = moveConsent(tx, consent, 'confirm', now, set)
   if (!confirmed) return state
-  if (releaseFor(tx, of.audience, link.email, now)) noteConsent(tx, consent, { released: 1 })
+  const before = contactAt(tx, of.audience.key, link.email)
+  if (releaseFor(tx, of.audience, link.email, now))
+    noteConsent(tx, consent, { released: before?.left_audience === 1 ? RELEASED_LEFT : RELEASED })
   const known =
     contactAt(tx, of.audience.key, link.email) ??
     insert(tx, deps.keyring, of.audience, { email: link.email, consent: confirmed }, now)
@@ -143,11 +151,13 @@ function refuseConsent(
   if (contact) {
     for (const other of requestsOf(tx, contact.key)) moveConsent(tx, other, 'refuse', now, { ended_at: now })
     // A contact that only the refused sign-up has made goes. Another one is as unsubscribed as it was before.
-    if (!hasAgreed(tx, contact)) dropContact(tx, deps.keyring, contact, now)
+    if (isDisposable(tx, contact)) dropContact(tx, deps.keyring, contact, now)
     else if (contact.status === 'subscribed') leaveAudience(tx, contact, now)
-    if (consent.released === 1) {
+    if (consent.released !== 0) {
       const entry = { user_key: of.domain.user_key, domain_key: of.domain.key, address: email }
       suppress(tx, { ...entry, reason: 'unsubscribe', scope: 'marketing', source: 'unsubscribe_link' }, now)
+      const kept = contactOf(tx, consent)
+      if (kept && consent.released === RELEASED) rejoinAudience(tx, of.audience, kept, now)
     }
   }
   const counts = consent.state === 'confirmed' || consent.state === 'single' ? { confirmed: -1 } : {}
@@ -157,11 +167,15 @@ function refuseConsent(
   return true
 }
 
-/** Whether a contact has a consent that was given, even if it was withdrawn. */
-const hasAgreed = (reader: Reader, { key }: Pick<Contact, 'key'>): boolean =>
-  reader.first(
+/**
+ * Whether nothing but requests made a contact: it has no consent that was given, even if it was withdrawn. A contact
+ * that unsubscribed stays in any case, so that an import does not subscribe it.
+ */
+const isDisposable = (reader: Reader, { key, status }: Pick<Contact, 'key' | 'status'>): boolean =>
+  status !== 'unsubscribed' &&
+  !reader.first(
     db.selectFrom('consents').select('key').where('contact_key', '=', key).where('state', 'in', GRANTED).limit(1),
-  ) !== undefined
+  )
 
 /** Ends a sign-up whose time is over, or whose confirmation email bounced or was reported as spam. */
 export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: number): void {
@@ -176,7 +190,7 @@ export function endSignup(tx: Tx, deps: SignupEmailDeps, signup: Signup, now: nu
   const moved = consent && moveConsent(tx, consent, bounced ? 'bounce' : 'expire', now, { ended_at: now })
   if (!moved || !form) return
   const contact = contactOf(tx, moved)
-  if (contact && !hasAgreed(tx, contact) && requestsOf(tx, contact.key).length === 0)
+  if (contact && isDisposable(tx, contact) && requestsOf(tx, contact.key).length === 0)
     dropContact(tx, deps.keyring, contact, now)
   if (!bounced) count(tx, form, { expired: 1 }, now)
   tx.afterCommit(() => FORM_EVENTS.ends.add({ result: bounced ? 'bounced' : 'expired' }))

@@ -5,8 +5,7 @@ import { HOUR } from '../base/clock.ts'
 import { must } from '../base/errors.ts'
 import { newId } from '../base/ids.ts'
 import type { Keyring } from '../base/keyring.ts'
-import { recipientHash } from '../base/recipient-hash.ts'
-import { noteConsent, recordConsent, REFUSED_FOR, type NewConsent } from '../campaigns/consents.ts'
+import { noteConsent, recordConsent, refusalsOf, type NewConsent } from '../campaigns/consents.ts'
 import { insert, type Contact } from '../campaigns/contacts.ts'
 import type { ApiDeps } from '../jsonapi/define.ts'
 import { isLimited } from '../recipients/limits.ts'
@@ -138,7 +137,7 @@ function outcomeOf(
     const { result } = sendRequested(tx, deps, of, { kind: 'already_subscribed', to: email, language, contact }, now)
     return { outcome: result === 'sent' ? 'already_subscribed' : 'limited', contact: contact.key }
   }
-  if (hasRefused(tx, deps.keyring, audience.user_key, email, now)) return { outcome: 'refused_lately' }
+  if (refusalsOf(tx, deps.keyring, audience.user_key, email, now).length > 0) return { outcome: 'refused_lately' }
   // An address that has unsubscribed is asked even by a form without confirmation: anybody can sign it up.
   const single = of.form.opt_in === 'single' && !contact && !marketingSuppressed(tx, domain.key, email)
   const asked = { to: email, kind: single ? 'subscribed' : 'confirmation', audience: audience.key }
@@ -176,15 +175,6 @@ export function isBlocked(
 
 export const contactAt = (reader: Reader, audienceKey: number, email: string): Contact | undefined =>
   reader.first(db.selectFrom('contacts').selectAll().where('audience_key', '=', audienceKey).where('email', '=', email))
-
-const hasRefused = (reader: Reader, keyring: Keyring, userKey: number, email: string, now: number): boolean =>
-  reader.first(
-    raw(`select 1 from consents where user_key = ? and recipient_hash = ? and state = 'refused' and ended_at > ?`, [
-      userKey,
-      recipientHash(keyring, email),
-      now - REFUSED_FOR,
-    ]),
-  ) !== undefined
 
 const isWaiting = (reader: Reader, { key }: FormRow, email: string): boolean =>
   reader.first(raw(`select 1 from signups where form_key = ? and email = ? and state = 'waiting'`, [key, email])) !==

@@ -11,16 +11,22 @@ import { field } from './resource.ts'
 const bytes = (text: string): number => Buffer.byteLength(text)
 const code = (name: string) => ({ params: { code: name } })
 
+type SizeUnit = 'bytes' | 'characters'
+
+/** The check that a text has at most `max` bytes or characters. */
+const fits = (max: number, unit: SizeUnit) =>
+  [
+    (value: string) => (unit === 'bytes' ? bytes(value) : Array.from(value).length) <= max,
+    { message: `must be at most ${max} ${unit} long`, ...code('too_long') },
+  ] as const
+
 /** Text of one line: no control characters, at most `max` bytes or characters. */
-export const line = (max: number, unit: 'bytes' | 'characters' = 'bytes') =>
+export const line = (max: number, unit: SizeUnit = 'bytes') =>
   z
     .string('must be a string')
     .refine((text) => text.isWellFormed(), 'must be Unicode text without lone surrogates')
     .refine((text) => !hasControls(text), 'must not contain line breaks or control characters')
-    .refine((text) => (unit === 'bytes' ? bytes(text) : Array.from(text).length) <= max, {
-      message: `must be at most ${max} ${unit} long`,
-      ...code('too_long'),
-    })
+    .refine(...fits(max, unit))
     .meta({ maxLength: max })
 
 const LANGUAGE = 'must be a language tag such as "de" or "pt-BR"'
@@ -48,13 +54,13 @@ export const visibleLine = (...size: Parameters<typeof line>) =>
     'must not contain invisible characters or controls of the text direction',
   )
 
-/** Free text of any number of lines, at most `max` bytes. */
-export const text = (max: number) =>
+/** Free text of any number of lines, at most `max` bytes or characters. */
+export const text = (max: number, unit: SizeUnit = 'bytes') =>
   z
     .string('must be a string')
     .refine((value) => value.isWellFormed(), 'must be Unicode text without lone surrogates')
     .refine((value) => !value.includes('\0'), 'must not contain NUL characters')
-    .refine((value) => bytes(value) <= max, { message: `must be at most ${max} bytes long`, ...code('too_long') })
+    .refine(...fits(max, unit))
     .meta({ maxLength: max })
 
 const MOMENT = 'must be a timestamp such as "2026-01-31T09:00:00Z"'

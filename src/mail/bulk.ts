@@ -69,6 +69,16 @@ export function openMails(reader: Reader, campaignKey: number, most: number): nu
   ).count
 }
 
+/** Whether any email of a campaign is held. */
+export const hasHeld = (reader: Reader, campaignKey: number): boolean =>
+  reader.first(
+    raw(
+      `select 1 from deliveries d join outbound_emails e on e.key = d.email_key
+       where e.campaign_key = ? and e.status in ('queued', 'sent') and d.status = 'held' limit 1`,
+      [campaignKey],
+    ),
+  ) !== undefined
+
 const OPEN = `select key from outbound_emails where campaign_key = ? and status in ('queued', 'sent')`
 
 /** Holds a campaign's queued mail until it is released. */

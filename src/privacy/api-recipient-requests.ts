@@ -58,7 +58,7 @@ export const recipientRequests = definer<ApiDeps & AnswerParts>()('recipient-req
         'State of the request. "done" starts the export or the erasure. "declined" emails the reason to the recipient.',
     }),
     reason: field(
-      text(REASON.max)
+      text(REASON.max, 'characters')
         .refine((value) => value.trim().length >= REASON.min, `must have at least ${REASON.min} characters`)
         .nullable(),
       {

@@ -35,8 +35,9 @@ export const recipients = define('recipients', {
   extension: true,
   attributes: {
     emails: count('Number of emails to the recipient.'),
-    received: count('Number of received messages from the recipient.'),
+    received: count('Number of received messages from the recipient, to it, or with replies to it.'),
     contacts: count('Number of audiences with the recipient as a contact.'),
+    consents: count('Number of consents of the recipient, including sign-ups and those of deleted contacts.'),
     suppressions: count('Number of suppressions of the recipient.'),
   },
   actions: [
@@ -51,9 +52,9 @@ export const recipients = define('recipients', {
       about: 'Count the records about a recipient. The text of emails can mention the recipient in addition.',
       async run({ caller, params, parts }) {
         const address = recipientNamed(pathParameter({ params }, 'recipient'))
-        const counts = countsOf(parts.store, caller.userKey, address)
+        const counts = countsOf(parts, caller.userKey, address)
         const some = Object.values(counts).some((each) => each > 0)
-        if (!some && !(await holdsAddress(parts.store, caller.userKey, address))) throw notHeld()
+        if (!some && !(await holdsAddress(parts, caller.userKey, address))) throw notHeld()
         return [{ key: 0, id: address, ...counts }]
       },
     },

@@ -21,6 +21,7 @@ import { ownName, readProven } from '../base/spooled.ts'
 import type { Reader } from '../store/database.ts'
 import { EXPORTS } from './requests.ts'
 import { about, names } from '../store/erasing.ts'
+import { keysNaming, receivedFrom } from './held.ts'
 import { raw } from '../store/query.ts'
 import type { Spool } from '../store/spool.ts'
 
@@ -57,29 +58,9 @@ function readable(row: BundleRow): BundleRow {
 
 const KEYS = (keys: readonly number[]): string => `(${keys.join(', ')})`
 
-/** Keys of the rows in which one of the columns holds exactly the address, not a longer one. */
-function keysNaming(
-  reader: Reader,
-  table: string,
-  columns: readonly string[],
-  userKey: number,
-  address: string,
-): number[] {
-  const all = `concat_ws(char(10), ${columns.map((name) => `"${name}"`).join(', ')})`
-  const rows = about<{ key: number; text: string }>(
-    `select key, ${all} as text from ${table} where user_key = asked.user and instr(lower(${all}), asked.needle)`,
-    userKey,
-    address,
-  )
-  return reader.all(rows).flatMap(({ key, text }) => (names(text, address) ? [key] : []))
-}
-
 /** The body of an email `e`: its own, or that of its batch. The first file of the spool has it if it is large. */
 const BODIES = `left join outbound_bodies b on b.email_key = e.key left join outbound_batches t on t.key = e.batch_key`
 const LARGE = `iif(t.syntax is null, b.content is null and b.spool is not null, t.content is null and t.spool is not null)`
-
-const receivedFrom = (reader: Reader, userKey: number, address: string): string =>
-  KEYS(keysNaming(reader, 'inbound_emails', ['sender', 'from', 'to', 'cc', 'reply_to'], userKey, address))
 
 /** The consents, sign-ups and requests of a recipient. `hash` has only hexadecimal digits. */
 const consentsAbout = (all: (sql: string) => BundleRow[], hash: string): Record<string, BundleRow[]> => ({
@@ -149,7 +130,7 @@ export function recordsAbout(
     inbound_emails: reader
       .all(
         about<BundleRow & { message_key: number }>(
-          `select e.* from inbound_emails e where e.key in ${receivedFrom(reader, userKey, address)}`,
+          `select e.* from inbound_emails e where e.key in ${KEYS(receivedFrom(reader, userKey, address))}`,
           userKey,
           address,
         ),
@@ -206,7 +187,7 @@ function addReceived(zip: ZipFile, { spool, store }: Read, userKey: number, addr
   const messages = store.all(
     about<{ id: string; content: Uint8Array | null; spool: string | null; received: string }>(
       `select e.id, m.content, m.spool, m.received from inbound_emails e join inbound_messages m on m.key = e.message_key
-       where e.key in ${receivedFrom(store, userKey, address)} and m.virus is null`,
+       where e.key in ${KEYS(receivedFrom(store, userKey, address))} and m.virus is null`,
       userKey,
       address,
     ),

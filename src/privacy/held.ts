@@ -1,7 +1,9 @@
 // The columns in which an account can have a recipient's address. They determine whether an account has data about a
 // recipient, and are searched if an erasure log contains only hashes. The scrub also searches files, and names that
 // users chose for audiences, agents and the like.
+import type { Keyring } from '../base/keyring.ts'
 import { namesIn } from '../base/one-of.ts'
+import { recipientHash } from '../base/recipient-hash.ts'
 import { comparableOf } from '../message/address.ts'
 import { columnsOf, ownedBy, TABLES, type TableName } from '../store/schema/tables.ts'
 import type { Reader, Store } from '../store/database.ts'
@@ -59,11 +61,24 @@ function slice(
   return { texts: found.map((row) => row.text), next: end }
 }
 
-/** Whether the account has the address in any column. Yields to other work. */
-export async function holdsAddress(store: Store, userKey: number, address: string): Promise<boolean> {
+/**
+ * SQL for the consents `c` of a recipient, even of contacts that are gone, without those that an erasure has reduced.
+ * `hash` has only hexadecimal digits.
+ */
+const consentsBy = (hash: string): string =>
+  `c.user_key = asked.user and c.state <> 'erased' and (c.recipient_hash = '${hash}'
+    or c.contact_key in (select key from contacts where user_key = asked.user and email = asked.address))`
+
+/** Whether the account has the address in any column, or a consent with its hash. Yields to other work. */
+export async function holdsAddress(
+  { keyring, store }: { keyring: Keyring; store: Store },
+  userKey: number,
+  address: string,
+): Promise<boolean> {
   const known = about(
     `select 1 where exists (select 1 from contacts where user_key = asked.user and email = asked.address)
-       or exists (select 1 from suppressions where user_key = asked.user and email = asked.address)`,
+       or exists (select 1 from suppressions where user_key = asked.user and email = asked.address)
+       or exists (select 1 from consents c where ${consentsBy(recipientHash(keyring, address))})`,
     userKey,
     address,
   )
@@ -79,25 +94,52 @@ export async function holdsAddress(store: Store, userKey: number, address: strin
   return false
 }
 
-/** The numbers of rows about an address in an account. Mentions in the text of emails are not counted. */
-export const countsOf = (
+/** Keys of the rows in which one of the columns holds exactly the address, not a longer one. */
+export function keysNaming(
   reader: Reader,
+  table: string,
+  columns: readonly string[],
   userKey: number,
   address: string,
-): Record<'emails' | 'received' | 'contacts' | 'suppressions', number> =>
-  reader.one(
-    about(
+): number[] {
+  const all = `concat_ws(char(10), ${columns.map((name) => `"${name}"`).join(', ')})`
+  const rows = about<{ key: number; text: string }>(
+    `select key, ${all} as text from ${table} where user_key = asked.user and instr(lower(${all}), asked.needle)`,
+    userKey,
+    address,
+  )
+  return reader.all(rows).flatMap(({ key, text }) => (names(text, address) ? [key] : []))
+}
+
+/** Keys of the received messages of a recipient: from the address, to it, or with replies to it. */
+export const receivedFrom = (reader: Reader, userKey: number, address: string): number[] =>
+  keysNaming(reader, 'inbound_emails', ['sender', 'from', 'to', 'cc', 'reply_to'], userKey, address)
+
+type HeldCounts = Record<'emails' | 'received' | 'contacts' | 'consents' | 'suppressions', number>
+
+/**
+ * The numbers of records about an address in an account, as an export contains them. Mentions in the text of emails are
+ * not counted. Each sign-up is one of the consents.
+ */
+export const countsOf = (
+  { keyring, store }: { keyring: Keyring; store: Reader },
+  userKey: number,
+  address: string,
+): HeldCounts => ({
+  received: receivedFrom(store, userKey, address).length,
+  ...store.one(
+    about<Omit<HeldCounts, 'received'>>(
       `select
          (select count(distinct d.email_key) from deliveries d join outbound_emails e on e.key = d.email_key
           where lower(d.address) = asked.address and e.user_key = asked.user) as emails,
-         (select count(*) from inbound_emails where user_key = asked.user
-          and (lower(sender) = asked.address or instr(lower("from"), asked.address))) as received,
          (select count(*) from contacts where user_key = asked.user and email = asked.address) as contacts,
+         (select count(*) from consents c where ${consentsBy(recipientHash(keyring, address))}) as consents,
          (select count(*) from suppressions where user_key = asked.user and email = asked.address) as suppressions`,
       userKey,
       address,
     ),
-  )
+  ),
+})
 
 /** Every address that an account holds, in lower case. */
 export function addressesOf(reader: Reader, userKey: number): Set<string> {

@@ -104,6 +104,7 @@ const FOUND = [
   ['emails', 'email', 'Emails'],
   ['received', 'received message', 'Received messages'],
   ['contacts', 'audience', 'Audiences'],
+  ['consents', 'consent', 'Consents'],
   ['suppressions', 'suppression', 'Suppressions'],
 ] as const
 

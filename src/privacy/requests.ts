@@ -50,10 +50,9 @@ export async function requestErasure(
   user: { key: number; id: string },
   address: string,
 ): Promise<PrivacyRequest> {
-  const { keyring, store } = deps
-  const hash = recipientHash(keyring, address)
-  const held = await holdsAddress(store, user.key, address)
-  return store.write((tx) => {
+  const hash = recipientHash(deps.keyring, address)
+  const held = await holdsAddress(deps, user.key, address)
+  return deps.store.write((tx) => {
     const earlier = newestOf(tx, 'privacy_requests', { user_key: user.key, kind: 'erasure', recipient_hash: hash })
     if (!held && earlier?.status !== 'pending') {
       if (earlier) return earlier
@@ -90,7 +89,7 @@ export async function requestExport(
   address: string,
 ): Promise<PrivacyRequest> {
   const hash = recipientHash(deps.keyring, address)
-  const held = await holdsAddress(deps.store, user.key, address)
+  const held = await holdsAddress(deps, user.key, address)
   return deps.store.write((tx) => {
     const earlier = newestOf(tx, 'privacy_requests', { user_key: user.key, kind: 'export', recipient_hash: hash })
     if (earlier?.status === 'pending' && earlier.requester_key === user.requester) return earlier

@@ -30,26 +30,35 @@ export interface RequestedEmail {
   audience: number | null
 }
 
-/** Whether an email must not be sent now. `perAddress`: how many an address gets in 24 hours, 0 for none. */
-export function isLimited(
+/**
+ * Returns from when on an email can be sent (Infinity if never), or undefined if it can be sent now. `perAddress`: how
+ * many an address gets in 24 hours, 0 for none.
+ */
+export function limitedUntil(
   reader: Reader,
   { keyring }: { keyring: Keyring },
   { audience, kind, to }: RequestedEmail,
   now: number,
   perAddress = PER_ADDRESS,
-): boolean {
+): number | undefined {
   const sent = reader.all(
     db
       .selectFrom('recipient_emails')
       .select(['kind', 'audience_key', 'sent_at'])
       .where('recipient_hash', '=', mailboxHash(keyring, to))
-      .where('sent_at', '>', now - DAY),
+      .where('sent_at', '>', now - DAY)
+      .orderBy('sent_at', 'desc'),
   )
   const isSame = (each: (typeof sent)[number]): boolean => each.kind === kind && each.audience_key === audience
   // The sign-ups of somebody else must not block the link to the recipient's own data.
   const counted = sent.filter((each) => (each.kind === DATA_LINK) === (kind === DATA_LINK))
-  return counted.length >= perAddress || sent.some((each) => isSame(each) && each.sent_at > now - SPACING)
+  const oldest = perAddress === 0 ? Infinity : counted[perAddress - 1]?.sent_at
+  const until = Math.max((oldest ?? -Infinity) + DAY, (sent.find(isSame)?.sent_at ?? -Infinity) + SPACING)
+  return until > now ? until : undefined
 }
+
+/** Whether an email must not be sent now. */
+export const isLimited = (...given: Parameters<typeof limitedUntil>): boolean => limitedUntil(...given) !== undefined
 
 /** Counts an email. Called in the transaction that queues it. */
 export function countEmail(

@@ -1,5 +1,6 @@
 // Lists of the API on pages: filters, search, table and page links. The URL of the page has the same filters.
 import { html } from 'hono/html'
+import { refuse } from '../base/errors.ts'
 import type { Resource } from '../jsonapi/resource.ts'
 import { refusals } from './html/forms.ts'
 import { filter as folded, live, pageOf, pager, search, tabs, type Cell, type Html } from './html/widgets.ts'
@@ -65,7 +66,7 @@ function filtersOf<R extends Resource>(visit: Visit, { search: searches, size, t
   ].join('&')
 }
 
-/** Reads the requested page of a list, and shows it. */
+/** Reads the requested page of a list, and shows it. Throws 404 if the resource that the list is in does not exist. */
 export async function listOf<R extends Resource>(
   visit: Visit,
   view: ListView<R>,
@@ -73,6 +74,7 @@ export async function listOf<R extends Resource>(
   const { columns, empty, from, noMatch, of, search: label, tabs: by } = view
   const { asked, sorted } = orderOf(visit, of)
   const answer = await visit.get(of, `${from}${from.includes('?') ? '&' : '?'}${filtersOf(visit, view)}${asked}`)
+  if (answer.status === 404) throw refuse('not_found', 'Page not found.')
   const tab = by ? (chosen(visit, by)?.value ?? '') : ''
   const filtered = tab !== '' || (label !== undefined && visit.query('q') !== '')
   const nothing = filtered && noMatch !== undefined ? noMatch : empty

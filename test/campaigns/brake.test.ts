@@ -127,3 +127,9 @@ test('a limit of 0 turns the pause off', async () => {
   await its.fill(audience, names(150))
   assert.equal(await its.send(await its.draft(audience)), 'sent')
 })
+
+test('does not pause when every email has its result', async () => {
+  // The limit is exceeded with the last result, and not with the one before it.
+  assert.equal((await rested(await started(names(100, 6))))['status'], 'sent')
+  assert.equal(notices().length, 0)
+})

@@ -167,13 +167,43 @@ describe('manual changes', () => {
     await become(campaign, 'sending')
     for (let n = 0; n < 40; n++) {
       if ((await kit.patch(campaign, { status: 'paused' })).status !== 200) break
-      await move(campaign, 'sending')
+      // A paused campaign ends with the results of its last emails.
+      if ((await kit.patch(campaign, { status: 'sending' })).status !== 200) break
       // A few more emails, up to the number in progress at the next pause.
       const enough = Math.min(heard().length + (n % 11) * 2, to.length)
       if (n % 2 === 0) await until(() => heard().length >= enough)
     }
     await become(campaign, 'sent')
     await exactly(campaign, to)
+  })
+
+  test('a paused campaign ends when its last email, which was being sent, gets its result', async () => {
+    const { promise, resolve } = Promise.withResolvers<string>()
+    exchanger.script = { final: () => promise }
+    const { campaign } = await campaignTo(people(1))
+    await move(campaign, 'scheduled')
+    await until(() => heard().length === 1, 'the email')
+    await move(campaign, 'paused')
+    assert.deepEqual(fates(campaign), { active: 1 })
+    resolve('250 2.0.0 OK')
+    await become(campaign, 'sent')
+    assert.equal((await kit.stats(campaign))['deliveries'], 1)
+  })
+
+  test('a paused campaign stays paused while an email is held', async () => {
+    exchanger.script = { answer: (line) => (line.startsWith('RCPT') ? '451 4.2.1 Later' : undefined) }
+    const { campaign } = await campaignTo(people(1))
+    await move(campaign, 'scheduled')
+    await until(() => exchanger.commands.some((line) => line.startsWith('RCPT')), 'the first attempt')
+    await until(() => fates(campaign)['queued'] === 1, 'the deferral')
+    await move(campaign, 'paused')
+    assert.deepEqual(fates(campaign), { held: 1 })
+    exchanger.script = {}
+    const other = await campaignTo(people(1))
+    await move(other.campaign, 'scheduled')
+    await become(other.campaign, 'sent')
+    assert.equal((await kit.show(campaign))['status'], 'paused')
+    await move(campaign, 'cancelled')
   })
 
   test('resumes before the withdrawn emails are stored', async () => {

@@ -341,3 +341,26 @@ test('scripts, styles and fonts have a hash in their paths and are kept for a ye
   }
   assert.equal((await postrider.page(`/assets/nothing.${'x'.repeat(22)}.css`)).status, 404)
 })
+
+test('a page of a resource that does not exist, or belongs to another account, is 404', async () => {
+  const audience = await kit.audience({ id: domain })
+  const campaign = await kit.draft(audience)
+  const pages = [
+    ...['', '/segments', '/segments/new', '/imports', '/import', '/consents', '/suppressed', '/export.csv'].map(
+      (page) => [`/audiences/${audience}${page}`, audience] as const,
+    ),
+    ...['', '/recipients', '/content', '/settings', '/edit', '/send', '/figures.csv', '/recipients.csv'].map(
+      (page) => [`/campaigns/${campaign}${page}`, campaign] as const,
+    ),
+    ...['', '/reports', '/reports/received', '/reports/tls'].map(
+      (page) => [`/domains/here.test${page}`, 'here'] as const,
+    ),
+  ]
+  for (const [path, id] of pages) {
+    const own = await ann.open(path)
+    assert.ok(own.status < 400, `${path}: ${own.status}`)
+    assert.equal((await bob.open(path)).status, 404, path)
+    const missing = id === 'here' ? 'nowhere' : '01999999-9999-7999-8999-999999999999'
+    assert.equal((await ann.open(path.replace(id, missing))).status, 404, `${path} with a missing id`)
+  }
+})

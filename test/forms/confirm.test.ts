@@ -5,7 +5,7 @@ import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { confirmUrl, readConfirmToken } from '../../src/forms/tokens.ts'
 import { refuse, stateOfLink } from '../../src/forms/confirm.ts'
 import { signupDeps } from '../../src/forms/signup.ts'
-import { forgetConsents } from '../../src/campaigns/consents.ts'
+import { forgetConsents, recordConsent } from '../../src/campaigns/consents.ts'
 import { settleComplaint } from '../../src/delivery/results/returned.ts'
 import { OPEN_GATE } from '../../src/parts/gate.ts'
 import { raw } from '../../src/store/query.ts'
@@ -61,6 +61,11 @@ const consentOf = (audience: string) =>
     [audience],
   )[0]!
 const statusOf = async (audience: string, email: string) => (await visitor.contact(audience, email))?.status
+const unsubscribeFrom = async (audience: string, email: string): Promise<void> => {
+  const { id } = await visitor.contact(audience, email)
+  const change = { status: 'unsubscribed', unsubscribed_from: 'audience' }
+  assert.equal((await postrider.api('PATCH', `/contacts/${id}`, document('contacts', change, { id }))).status, 200)
+}
 const entry = (address: string, reason: 'manual' | 'unsubscribe' | 'complaint' | 'hard_bounce') =>
   store().write((tx) =>
     suppress(
@@ -315,8 +320,76 @@ test('a scanner that presses both buttons restores the unsubscription from the d
   assert.equal(await statusOf(audience, email), 'subscribed')
   await visitor.press(link, 'refuse')
   const contact = await visitor.contact(audience, email)
-  assert.equal(contact?.status, 'unsubscribed')
+  assert.deepEqual([contact?.status, contact?.unsubscribed_from], ['unsubscribed', 'domain'])
   assert.equal(all(`select key from suppressions where email = ? and reason = 'unsubscribe'`, [email]).length, 1)
+})
+
+test('a refusal within 10 minutes restores an unsubscription from the domain and the audience (AU25)', async () => {
+  const { audience, slug } = await makeForm()
+  const email = 'left-twice@there.test'
+  await campaigns.fill(audience, [email])
+  await unsubscribeFrom(audience, email)
+  await entry(email, 'unsubscribe')
+  await visitor.signUp(slug, email)
+  const link = visitor.link(email)
+  await visitor.press(link, 'confirm')
+  assert.equal(await statusOf(audience, email), 'subscribed')
+  await visitor.press(link, 'refuse')
+  const contact = await visitor.contact(audience, email)
+  assert.deepEqual([contact?.status, contact?.unsubscribed_from], ['unsubscribed', 'audience'])
+})
+
+/** Imports addresses in both ways of the API, and returns the reasons for which each skipped some. */
+async function imported(audience: string, emails: readonly string[]): Promise<string[][]> {
+  const given = document('contacts', { contacts: emails.map((email) => ({ email })) })
+  const reasons: string[][] = []
+  for (const path of ['contacts/import', 'list-imports']) {
+    const { body, status } = await postrider.api('POST', `/audiences/${audience}/${path}`, given)
+    assert.equal(status, 200)
+    reasons.push(body.data.attributes.errors.map(({ detail }: { detail: string }) => detail))
+  }
+  return reasons
+}
+
+test('an import does not subscribe an address that refused this audience, until 90 days later (AU43)', async () => {
+  const { audience, email, link } = await signedUp()
+  await visitor.press(link, 'refuse')
+  const other = await campaigns.audience(domain)
+  const reason = ['refused a sign-up for this audience in the last 90 days']
+  assert.deepEqual(await imported(audience, [email, `new-${email}`]), [reason, reason])
+  assert.equal(await visitor.contact(audience, email), undefined)
+  assert.equal(await statusOf(audience, `new-${email}`), 'subscribed')
+  assert.deepEqual(await imported(other, [email]), [[], []])
+  assert.equal(await statusOf(other, email), 'subscribed')
+  postrider.clock.leap(91 * DAY)
+  await imported(audience, [email])
+  assert.equal(await statusOf(audience, email), 'subscribed')
+})
+
+test('the owner can add an address that refused, with proof of its consent (AU32)', async () => {
+  const { audience, email, link } = await signedUp()
+  await visitor.press(link, 'refuse')
+  const given = document('contacts', { email, consent_evidence: 'Signed at our stand' })
+  assert.equal((await postrider.api('POST', `/audiences/${audience}/contacts`, given)).status, 201)
+  assert.deepEqual(await imported(audience, [email]), [[], []])
+  assert.equal(await statusOf(audience, email), 'subscribed')
+})
+
+test('a contact that unsubscribed stays after a refusal and an expired sign-up, and an import keeps it unsubscribed', async () => {
+  const { audience, email, link, slug } = await signedUp()
+  await visitor.press(link, 'confirm')
+  await unsubscribeFrom(audience, email)
+  await visitor.press(link, 'refuse')
+  assert.equal(consentOf(audience).state, 'refused')
+  await imported(audience, [email])
+  assert.equal(await statusOf(audience, email), 'unsubscribed')
+  postrider.clock.leap(91 * DAY)
+  await visitor.signUp(slug, email)
+  postrider.clock.leap(8 * DAY)
+  await until(() => consentOf(audience).state === 'expired', 'the end of the sign-up')
+  await imported(audience, [email])
+  const contact = await visitor.contact(audience, email)
+  assert.deepEqual([contact?.status, contact?.unsubscribed_from], ['unsubscribed', 'audience'])
 })
 
 test('an address that is suppressed for another reason cannot be confirmed, and the page says so (AU24)', async () => {
@@ -456,12 +529,32 @@ test('a complaint about the confirmation email refuses (AU43)', async () => {
   assert.equal(await visitor.contact(audience, email), undefined)
 })
 
-test('the export of an address has its sign-ups', async () => {
-  const { email } = await signedUp({ fields: [NAME] }, { name: 'Exported' })
+test('the export of an address has its sign-ups, and the count before it has the consents', async () => {
+  const { email, link } = await signedUp({ fields: [NAME] }, { name: 'Exported' })
   const { recordsAbout } = await import('../../src/privacy/bundle.ts')
   const records = recordsAbout(postrider.appliance.deps, postrider.user.key, email)
   assert.equal(records['signups']?.length, 1)
   assert.deepEqual(records['signups']?.[0]?.['typed'], { name: 'Exported', fields: {} })
+  const counts = async () => {
+    const { body, status } = await postrider.api('GET', `/recipients/${email}`)
+    const { consents, contacts } = body.data?.attributes ?? {}
+    return [status, contacts, consents]
+  }
+  assert.deepEqual(await counts(), [200, 1, 1])
+  // A refusal leaves a hash, and the email. Without the email, the hash is still data about the person.
+  await visitor.press(link, 'refuse')
+  assert.deepEqual(await counts(), [200, 0, 1])
+  const { deps } = postrider.appliance
+  const refused = 'only-refused@there.test'
+  const [audience] = all<{ key: number }>('select key from audiences limit 1')
+  await store().write((tx) => {
+    const of = { user_key: postrider.user.key, audience_key: audience!.key, key: null, email: refused }
+    return recordConsent(tx, deps.keyring, of, { state: 'refused', source: 'form', ended_at: 1 }, 1)
+  })
+  const asked = async (path = '', method = 'GET') =>
+    (await postrider.api(method, `/recipients/${refused}${path}`)).status
+  assert.deepEqual([await asked(), await asked('/data'), await asked('/forget', 'DELETE')], [200, 202, 202])
+  await until(async () => (await asked()) === 404, 'the erasure')
 })
 
 test('a contact of another account is not found, nor are its forms (AU110)', async () => {

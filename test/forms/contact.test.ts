@@ -63,6 +63,8 @@ test('a message arrives in the inbox as an email of the server whose answers go 
   assert.equal((await forms.show(id))['counts'].requested, 1)
   const events = (await postrider.api('GET', '/events?filter[type]=inbound_email.received')).body
   assert.ok(events.data === undefined || events.data.length >= 1)
+  const held = await postrider.api('GET', '/recipients/eve@there.test')
+  assert.partialDeepStrictEqual(held.body.data.attributes, { emails: 0, received: 1, contacts: 0, consents: 0 })
   // Nobody is subscribed, and the visitor gets no email.
   assert.deepEqual(await visitor.tags('eve@there.test'), [])
 })

@@ -25,10 +25,16 @@ test('counts what is stored about a person, and names it before an erasure', asy
   assert.match(page.text, /<a href="\/mail\?q=to%3Amia%40there\.test">2<\/a>/)
   assert.match(
     page.text,
-    /removes mia@there\.test from 2 emails, 0 received messages, 1 audience, 0 suppressions, and from texts that mention it/,
+    /removes mia@there\.test from 2 emails, 0 received messages, 1 audience, 1 consent, 0 suppressions, and from texts that mention it/,
   )
   const { body } = await postrider.api('GET', '/recipients/mia@there.test')
-  assert.partialDeepStrictEqual(body.data.attributes, { emails: 2, received: 0, contacts: 1, suppressions: 0 })
+  assert.partialDeepStrictEqual(body.data.attributes, {
+    emails: 2,
+    received: 0,
+    contacts: 1,
+    consents: 1,
+    suppressions: 0,
+  })
   assert.equal((await postrider.api('GET', '/recipients/nobody')).status, 422)
   assert.match((await ann.send(page, 'export')).text, /Exporting the data of mia@there\.test\./)
   assert.match((await ann.send(page, 'forget')).text, /Erasing the data of mia@there\.test\./)

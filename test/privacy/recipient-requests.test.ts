@@ -113,7 +113,8 @@ test('"declined" needs a reason, which the recipient receives (AU56, AU107)', as
   }
   for (const attributes of [{}, { state: 'open' }]) assert.equal((await patch(id, attributes)).status, 200)
   assert.equal((await show(id)).state, 'open')
-  const reason = 'We must keep <your> invoices.\nFor ten years.'
+  // Limited in characters, not in bytes.
+  const reason = 'We must keep <your> invoices.\nFor ten years.'.padEnd(1000, 'é')
   const { body, status } = await patch(id, { state: 'declined', reason })
   assert.equal(status, 200)
   assert.partialDeepStrictEqual(body.data.attributes, { state: 'declined', reason, email: null })

@@ -173,6 +173,8 @@ const CAMPAIGN = `
   sending    fail      failed     auto   campaign.failed
   sending    lapse     paused     auto   campaign.paused
   sending    brake     paused     auto   campaign.paused
+  paused     finished  sent       auto   campaign.sent
+  paused     fail      failed     auto   campaign.failed
   paused     resume    sending    owner  campaign.sending
   paused     cancel      cancelled  owner  -
   scheduled  unschedule  draft      owner  -

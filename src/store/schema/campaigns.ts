@@ -150,8 +150,11 @@ export const campaignsTables = tablesOf('campaigns', {
       ended_at: time({ null: true }),
       /** When the contact subscribed again after it was withdrawn. */
       restored_at: time({ null: true }),
-      /** Its confirmation removed the unsubscribe suppression of the domain, which a refusal by its link restores. */
-      released: flag(),
+      /**
+       * 1: its confirmation removed the unsubscribe suppression of the domain, which a refusal by its link restores.
+       * 2: the contact had unsubscribed from the audience, too.
+       */
+      released: integer(),
       created_at: time(),
       updated_at: time(),
     },

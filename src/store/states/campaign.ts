@@ -4,7 +4,8 @@
 //   draft --schedule--> scheduled --due--> sending --finished--> sent
 //     |                    |     '--fail-->  |  ^ '--fail--> failed
 //     '------cancel--------'           pause v  | resume
-//            '--> cancelled <---cancel---- paused
+//            '--> cancelled <---cancel---- paused --finished--> sent
+//                                             '--fail--> failed
 import { machine } from './machine.ts'
 
 export const CAMPAIGN_STATUSES = ['draft', 'scheduled', 'sending', 'paused', 'sent', 'cancelled', 'failed'] as const
@@ -40,6 +41,9 @@ export const campaignMachine = machine<CampaignStatus, CampaignMove>('campaigns'
   ['sending', 'lapse', 'paused', 'auto', 'campaign.paused'],
   // Not in the specification's table either: too many emails bounced or were complained about (AU105).
   ['sending', 'brake', 'paused', 'auto', 'campaign.paused'],
+  // Not in the specification's table either: the last results of a paused campaign came after the pause.
+  ['paused', 'finished', 'sent', 'auto', 'campaign.sent'],
+  ['paused', 'fail', 'failed', 'auto', 'campaign.failed'],
   // Not in the specification's table either (D144).
   ['scheduled', 'unschedule', 'draft', 'owner'],
   ['scheduled', 'reschedule', 'scheduled', 'owner'],
