@@ -15,6 +15,7 @@ import { roleOf } from '../users/members.ts'
 import { addNotice, ownerAddress } from '../users/notices.ts'
 import { userByKey } from '../users/users.ts'
 import { isReadHere } from '../inbound/recipients.ts'
+import { eraseConsents } from '../campaigns/consents.ts'
 import { blockErased } from '../suppressions/forget.ts'
 import type { Store, Tx } from '../store/database.ts'
 import { redact, betrays, markingSteps, markOf, type Erasing } from '../store/erasing.ts'
@@ -251,7 +252,10 @@ export class Privacy {
       // Stored even without matches. Otherwise the entry would erase an address that is added later.
       const deps = { ...this.#deps, ring: () => {} }
       const request = await store.write((tx) => {
-        blockErased(tx, owner.key, `#${recipient_hash}`, this.#deps.clock.now())
+        const now = this.#deps.clock.now()
+        blockErased(tx, owner.key, `#${recipient_hash}`, now)
+        // Consents of removed contacts have only the hash, so the address may be unknown.
+        eraseConsents(tx, owner.key, address ?? '', recipient_hash, now)
         return insert(tx, deps, { userKey: owner.key, kind: 'erasure', id, address, hash: recipient_hash })
       })
       if (address !== null) back.push(request)

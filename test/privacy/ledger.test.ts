@@ -88,6 +88,20 @@ test('erases data from a restored backup once, but not an address that is added 
     assert.equal(other.n, 1)
   }))
 
+test('erases the consents of a contact that was removed before the backup (AU109)', () =>
+  withContact(async (postrider) => {
+    const { keyring, store } = postrider.appliance.deps
+    const { id } = store.first(raw<{ id: string }>(`select id from contacts where email = 'ann@there.test'`))!
+    assert.equal((await postrider.api('DELETE', `/contacts/${id}`)).status, 204)
+    const recipient_hash = recipientHash(keyring, 'ann@there.test')
+    enter(postrider.dataDir, { ...entry('later'), user: postrider.user.id, recipient_hash })
+    await restarted(postrider)
+    const { state } = store.first(
+      raw<{ state: string }>('select state from consents where recipient_hash = ?', [recipient_hash]),
+    )!
+    assert.equal(state, 'erased')
+  }))
+
 test('writes an erasure to the log before the response, without the address', () =>
   withContact(async (postrider) => {
     const { body, status } = await postrider.api('DELETE', '/recipients/ANN%40There.test/forget')
