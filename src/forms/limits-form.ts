@@ -82,6 +82,6 @@ export function countSent(tx: Tx, deps: FormLimitDeps & { times: FormTimes }, fo
   const what = counted(per_form, form.audience_key === null ? 'message' : 'sign-up')
   const full = sentInHour(deps.times, form, now) >= per_form
   if (full) pause(tx, deps, form, `It got more than ${what} in an hour.`, now)
-  deps.times.add(form.key, now)
+  deps.times.add(form.key, now, per_form)
   return form.status === 'open' && !full
 }

@@ -7,8 +7,6 @@ import type { Keyring } from '../base/keyring.ts'
 import { customerOf } from '../base/network.ts'
 
 const SHORT = 10 * MINUTE
-/** More sends of a form in an hour are not counted apart. */
-const MOST_TIMES = 10_000
 /** With more clients than this, those that came first are forgotten. */
 const MOST_CLIENTS = 50_000
 
@@ -73,13 +71,18 @@ export class FormTimes {
 
   /** How often a form was sent from a time on. Earlier times are forgotten. */
   since(form: number, time: number): number {
-    const times = (this.#times.get(form) ?? []).filter((at) => at >= time)
-    this.#times.set(form, times)
+    const times = this.#times.get(form) ?? []
+    const first = times.findIndex((at) => at >= time)
+    times.splice(0, first < 0 ? times.length : first)
     return times.length
   }
 
-  add(form: number, now: number): void {
-    this.#times.set(form, [...(this.#times.get(form) ?? []), now].slice(-MOST_TIMES))
+  /** `most`: the limit of the form. More times than that are not kept. */
+  add(form: number, now: number, most: number): void {
+    const times = this.#times.get(form) ?? []
+    times.push(now)
+    if (times.length > most) times.shift()
+    this.#times.set(form, times)
   }
 }
 

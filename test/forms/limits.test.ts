@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { ClientLimits, clientHash, limitsOf, Slots } from '../../src/forms/limits.ts'
+import { ClientLimits, clientHash, FormTimes, limitsOf, Slots } from '../../src/forms/limits.ts'
 import { Keyring } from '../../src/base/keyring.ts'
 import { raw } from '../../src/store/query.ts'
 import { suppress } from '../../src/suppressions/suppressions.ts'
@@ -38,6 +38,15 @@ const metric = async ({ url }: TestAppliance, name: string): Promise<string> =>
     .split('\n')
     .filter((line) => line.startsWith(name))
     .join('\n')
+
+test('a form counts up to its own limit, however high that is, and keeps no more times than that (AU39, AU46)', () => {
+  const times = new FormTimes()
+  for (let at = 0; at < 30_000; at++) times.add(1, at, 20_000)
+  assert.equal(times.since(1, 0), 20_000)
+  assert.equal(times.since(1, 29_000), 1000)
+  assert.equal(times.since(1, 0), 1000, 'earlier times are forgotten')
+  assert.equal(times.since(2, 0), 0)
+})
 
 test('a client has its requests in 10 minutes and in a day, and is told when the next one is possible (AU38)', () => {
   const limits = new ClientLimits()
