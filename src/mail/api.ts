@@ -47,7 +47,7 @@ export interface MailParts extends Required<Pick<SubmitDeps, 'claimNew'>>, Pick<
 }
 type Parts = ApiDeps & MailParts
 
-/** The codes of errors of every action that sends email. */
+/** The codes of errors of the actions that write an email from its attributes. */
 export const SEND_REFUSALS = [
   'not_found',
   'subscription_inactive',

@@ -125,11 +125,11 @@ export async function composeAndSign(
   room: RoomFor = noWait,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const whole = wholeMail({ mail, mailto, content, fill, spool })
-  if ('octets' in whole) {
-    await room(whole.octets.length)
+  if ('raw' in whole) {
+    await room(whole.raw.length)
     const { extra, tracking } = mail
     const relay = { extra, tracking, sevenBit: sevenBit === true, asciiHeader: asciiHeader === true }
-    const wire = relayed(whole.octets, relay, { ...signature, privateKey: await keyOf(signature) })
+    const wire = relayed(whole.raw, relay, { ...signature, privateKey: await keyOf(signature) })
     // A server that takes only 7 bits may get more, but tracked links may not make a message too large.
     if (!sevenBit && typeof wire !== 'string' && wire.length >= MAX_MESSAGE + SLACK) throw new TooLarge()
     return typeof wire === 'string' ? octetOf(wire) : wire
@@ -144,11 +144,11 @@ export async function composeAndSign(
 export function wholeMail(
   { content, fill, mail, mailto, spool }: Pick<ComposeJob, 'content' | 'fill' | 'mail' | 'mailto' | 'spool'>,
   change: (body: WrittenBody) => WrittenBody = (same) => same,
-): SizedMail | { octets: Buffer } {
+): SizedMail | { raw: Buffer } {
   const stored = 'text' in content ? (JSON.parse(content.text) as StoredBody) : readBody(readProven(content.file))
   if (stored.raw)
     return {
-      octets: 'text' in stored.raw ? Buffer.from(stored.raw.text, 'latin1') : readProven(`${spool}/${stored.raw.file}`),
+      raw: 'text' in stored.raw ? Buffer.from(stored.raw.text, 'latin1') : readProven(`${spool}/${stored.raw.file}`),
     }
   const body = change(fill ? filledBody(fill.syntax, stored, readValues(fill.values)) : stored)
   const attachments = (body.attachments ?? []).map((attachment) => ({

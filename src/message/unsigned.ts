@@ -19,8 +19,8 @@ export function unsigned(job: UnsignedJob): Buffer {
     return Buffer.concat(pieces.map((piece) => (typeof piece === 'string' ? Buffer.from(piece, 'latin1') : piece)))
   }
   const whole = wholeMail(job, hideInBody)
-  if (!('octets' in whole)) return Buffer.concat(Array.from(compose(whole), (piece) => Buffer.from(piece)))
+  if (!('raw' in whole)) return Buffer.concat(Array.from(compose(whole), (piece) => Buffer.from(piece)))
   const { extra, tracking } = job.mail
-  const changed = withChanges(whole.octets, { extra, tracking, sevenBit: false, asciiHeader: false })
-  return typeof changed === 'string' ? whole.octets : changed
+  const changed = withChanges(whole.raw, { extra, tracking, sevenBit: false, asciiHeader: false })
+  return typeof changed === 'string' ? whole.raw : changed
 }
