@@ -89,9 +89,12 @@ withPrograms('the keyboard in Chromium', missing, () => {
     await everythingHasAName()
     await tabTo(/^Export bounced$/)
     await keys(ENTER)
-    const file = await until(() => readdirSync(folder).find((name) => name.endsWith('.csv')), 'the file')
+    // Chromium makes an empty file of this name before it moves the complete download there.
+    const downloaded = (name: string): string => readFileSync(join(folder, name), 'utf8')
+    const complete = (name: string): boolean => name.endsWith('.csv') && downloaded(name) !== ''
+    const file = await until(() => readdirSync(folder).find(complete), 'the file')
     assert.equal(file, 'december-bounced.csv')
-    const lines = readFileSync(join(folder, file), 'utf8').trim().split('\r\n')
+    const lines = downloaded(file).trim().split('\r\n')
     assert.match(lines[0]!, /^email,name,status/)
     const addresses = lines.slice(1).map((line) => line.split(',')[0] ?? '')
     assert.deepEqual(addresses.toSorted(), ['refuse@friend17.example', 'refuse@friend7.example'])
