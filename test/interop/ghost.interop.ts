@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { createServer, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { after, before, test } from 'node:test'
+import { setTimeout as pause } from 'node:timers/promises'
 import { simpleParser, type ParsedMail } from 'mailparser'
 import { startTestExchanger, type Heard, type TestExchanger } from '../kit/exchanger.ts'
 import { startTestDns, type TestDns } from '../kit/zone.ts'
@@ -19,6 +20,8 @@ const GONE = 20
 const OPENED = 10
 /** Members with a label, who can be reached. */
 const FEW = 30
+/** An open earlier than 2 seconds after the delivery is that of a machine. */
+const READS_AFTER = 2500
 const PERSON = 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Thunderbird/140.0'
 /** Ghost leaves events alone for a minute, and repeats a batch after 10 seconds. */
 const PATIENCE = 240_000
@@ -135,17 +138,16 @@ if (process.env['POSTRIDER_GHOST'] !== undefined)
       }
       assert.equal(new Set(sent.map(linkOf)).size, MEMBERS - GONE)
 
-      const readers = sent.slice(0, OPENED)
-      const opened = async (): Promise<boolean> => {
-        for (const { message } of readers) {
-          const [, path] = /src="https?:\/\/[^/"]*(\/t\/o\/[^"]+)"/.exec(String((await parsed(message)).html)) ?? []
-          assert.ok(path, 'an email has no pixel')
-          await fetch(postrider.origin + path, { headers: { 'user-agent': PERSON, connection: 'close' } })
-        }
-        const { body } = await postrider.api('GET', '/email-events?filter[event]=email.opened&page[size]=100')
-        return body.data.length === OPENED
+      await pause(READS_AFTER)
+      for (const { message } of sent.slice(0, OPENED)) {
+        const [, path] = /src="https?:\/\/[^/"]*(\/t\/o\/[^"]+)"/.exec(String((await parsed(message)).html)) ?? []
+        assert.ok(path, 'an email has no pixel')
+        await fetch(postrider.origin + path, { headers: { 'user-agent': PERSON, connection: 'close' } })
       }
-      await until(opened, 60_000, state)
+      const opens = async (): Promise<{ attributes: { data: { open: { machine: boolean } } } }[]> =>
+        (await postrider.api('GET', '/email-events?filter[event]=email.opened&page[size]=100')).body.data
+      await until(async () => (await opens()).length === OPENED, 60_000, state)
+      assert.ok((await opens()).every(({ attributes }) => !attributes.data.open.machine))
       let email = await emailOf(id)
       await learns(
         async () => {
